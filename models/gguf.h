@@ -1,5 +1,6 @@
-// A GGUF file, mapped: metadata by key, tensors by name. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3.
-// Every length and offset is checked against the file before it is used. Thread rule: const after Open.
+// A GGUF file, mapped: metadata by key, tensors by name. Format:
+// github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. Every length and offset is
+// checked against the file before it is used. Thread rule: const after Open.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,15 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/core.h"
-#include "kernels/gemm/weight.h"
+#include "models/mapped_file.h"
 
 namespace serval {
 
 struct GgufTensor {
   std::string name;
+  std::string_view type_name;  // "Q4_K"
+  bool supported =
+      true;  // false: a type that Serval cannot compute with, and `dtype` means nothing
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  // as in the file: fastest dimension first
   const void* data = nullptr;  // inside the mapping
@@ -26,15 +30,17 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (one sentence: what was expected where, what was found).
+  // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (one sentence: what was expected where,
+  // what was found).
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
-  ~GgufFile();
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
-  using Array = std::variant<std::vector<int64_t>, std::vector<double>, std::vector<std::string_view>>;
+  using Array =
+      std::variant<std::vector<int64_t>, std::vector<double>, std::vector<std::string_view>>;
   using Value = std::variant<int64_t, uint64_t, double, bool, std::string_view, Array>;
 
+  // Strings and names are views into the mapping: they live as long as the file.
   const Value* Find(std::string_view key) const;
   // Typed look-ups; the error names the key, the type wanted and the type found.
   absl::StatusOr<int64_t> Int(std::string_view key) const;
@@ -48,15 +54,15 @@ class GgufFile {
   const GgufTensor* FindTensor(std::string_view name) const;
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   const std::string& path() const { return path_; }
-  int64_t bytes() const { return size_; }
+  int64_t bytes() const { return mapping_.bytes(); }
   // Tells the kernel that these bytes of the mapping are no longer needed (their repacked copy is).
   void DropPages(const void* data, int64_t bytes) const;
 
  private:
+  friend class GgufParser;
   GgufFile() = default;
   std::string path_;
-  const std::byte* base_ = nullptr;
-  int64_t size_ = 0;
+  MappedFile mapping_;
   std::vector<GgufTensor> tensors_;
   std::unordered_map<std::string_view, size_t> tensor_index_;
   std::unordered_map<std::string_view, Value> values_;
