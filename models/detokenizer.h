@@ -1,5 +1,5 @@
-// Tokens in, text out, as it may be shown: never half a UTF-8 character, never text that may still become a stop string.
-// Thread rule: one owner at a time.
+// Tokens in, text out, as it may be shown: never half a UTF-8 character, never text that may still
+// become a stop string. Thread rule: one owner at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace serval {
 
 struct DetokenizerOptions {
-  std::vector<std::string> stop;       // stop strings, none empty
-  bool include_stop = false;           // keep the stop string in the text
+  std::vector<std::string> stop;  // stop strings, none empty
+  bool include_stop = false;      // keep the stop string in the text
   bool skip_special = true;
 };
 
@@ -21,7 +21,8 @@ class Detokenizer {
  public:
   Detokenizer(const Tokenizer* tokenizer, DetokenizerOptions options);
 
-  // Appends the text that became showable to `out`; true when a stop string was completed (nothing may be pushed after).
+  // Appends the text that became showable to `out`; true when a stop string was completed (nothing
+  // may be pushed after).
   bool Push(int32_t token, std::string& out);
   // The choice ended without a stop string: what was held back; unfinished UTF-8 becomes U+FFFD.
   void Flush(std::string& out);

@@ -1,5 +1,5 @@
-// Text <-> token ids: byte-level BPE as GGUF and Hugging Face carry it. Encode gives the ids the Python `tokenizers` gives.
-// Thread rule: const after construction; all calls from any thread.
+// Text <-> token ids: byte-level BPE as GGUF and Hugging Face carry it. Encode gives the ids the
+// Python `tokenizers` gives. Thread rule: const after construction; all calls from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // From the tokenizer.ggml.* metadata. Errors: INVALID_ARGUMENT naming the key that is missing or wrong.
+  // From the tokenizer.ggml.* metadata. Errors: INVALID_ARGUMENT naming the key that is missing or
+  // wrong.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const GgufFile& file);
 
-  // Special and added tokens in the text become their ids (as in Hugging Face); begin-of-sequence is added when the model
-  // asks for it and `add_special` is set. Bytes that are not UTF-8 are read as U+FFFD, as Python's tokenizers sees them.
+  // Special and added tokens in the text become their ids (as in Hugging Face); begin-of-sequence
+  // is added when the model asks for it and `add_special` is set. Bytes that are not UTF-8 are read
+  // as U+FFFD, as Python's tokenizers sees them.
   virtual std::vector<int32_t> Encode(std::string_view text, bool add_special = true) const = 0;
   // The bytes of one token; special tokens give their text. Empty for ids out of range.
   virtual std::string_view TokenBytes(int32_t id) const = 0;

@@ -1,0 +1,158 @@
+#include "models/pretokenizer.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <array>
+#include <initializer_list>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "models/tokenizer_utf8.h"
+
+// Unicode White_Space, spelled out: PCRE2's own \s also takes U+180E, which lost the property in
+// Unicode 6.3.
+#define WS \
+  R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
+#define SPACE "[" WS "]"
+#define NOT_SPACE "[^" WS "]"
+#define OTHER "[^" WS R"(\p{L}\p{N}])"
+// Not followed by more than white space: a run leaves its last space to the word behind it.
+#define TRAILING_SPACE SPACE "+(?!" NOT_SPACE ")"
+#define CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+#define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+
+namespace serval {
+namespace {
+
+constexpr const char* kDigit = R"(\p{N})";
+constexpr const char* kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?)" OTHER "+|" TRAILING_SPACE "|" SPACE "+";
+constexpr const char* kLlama3 =
+    CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?)" OTHER R"(+[\r\n]*|)" SPACE
+                R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
+constexpr const char* kQwen2 =
+    CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?)" OTHER R"(+[\r\n]*|)" SPACE
+                R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
+constexpr const char* kGpt4o =
+    R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER "+" CONTRACTION R"(?|[^\r\n\p{L}\p{N}]?)" UPPER
+    "+" LOWER "*" CONTRACTION R"(?|\p{N}{1,3}| ?)" OTHER R"(+[\r\n/]*|)" SPACE
+    R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
+
+struct Rule {
+  const char* name;
+  std::array<const char*, 4> stages;  // the first nullptr ends them
+  PretokenizerTraits traits;
+};
+
+constexpr PretokenizerTraits kLlamaTraits = {.ignore_merges = true, .add_bos = true};
+constexpr PretokenizerTraits kQwenTraits = {.nfc = true};
+// As the models' tokenizer.json files have them; "default" as llama.cpp reads files that name no
+// rule.
+constexpr Rule kRules[] = {
+    {"default",
+     {R"([\p{P}\$\+<=>\^~\|]+)",
+      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?)" OTHER "+|" TRAILING_SPACE, R"(\p{N}+)",
+      "[0-9][0-9][0-9]"},
+     {}},
+    {"gpt-2", {kGpt2}, {}},
+    {"phi-2", {kGpt2}, {}},
+    {"olmo", {kGpt2}, {}},
+    {"smollm", {kDigit, kGpt2}, {}},
+    {"starcoder", {kDigit, kGpt2}, {}},
+    {"refact", {kDigit, kGpt2}, {}},
+    {"llama-bpe", {kLlama3}, kLlamaTraits},
+    {"llama3", {kLlama3}, kLlamaTraits},
+    {"llama-v3", {kLlama3}, kLlamaTraits},
+    {"qwen2", {kQwen2}, kQwenTraits},
+    {"deepseek-r1-qwen", {kQwen2}, kQwenTraits},
+    {"gpt-4o", {kGpt4o}, {}},
+};
+
+struct FreeMatchData {
+  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+};
+using MatchData = std::unique_ptr<pcre2_match_data, FreeMatchData>;
+
+}  // namespace
+
+class Pretokenizer::Regex {
+ public:
+  explicit Regex(const char* pattern) {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED,
+                          PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+    SERVAL_CHECK(code_ != nullptr, "pre-tokenizer pattern does not compile");
+    // Where executable memory is refused PCRE2 interprets instead: slower, the same words.
+    pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);
+  }
+  ~Regex() { pcre2_code_free(code_); }
+  Regex(const Regex&) = delete;
+  Regex& operator=(const Regex&) = delete;
+
+  void Split(std::string_view text, std::vector<std::string_view>& words) const;
+
+ private:
+  pcre2_code* code_;
+};
+
+void Pretokenizer::Regex::Split(std::string_view text, std::vector<std::string_view>& words) const {
+  // Per thread, because making one costs more than most matches. One pair of offsets is enough: the
+  // patterns capture nothing.
+  thread_local const MatchData match(pcre2_match_data_create(1, nullptr));
+  SERVAL_CHECK(match != nullptr, "out of memory");
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
+  size_t done = 0;  // all before it is in `words`
+  size_t from = 0;
+  while (from < text.size()) {
+    const int found = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                  from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(), nullptr);
+    if (found == PCRE2_ERROR_NOMATCH) break;
+    if (found < 0) {
+      // A resource limit; no pattern of the table is known to reach one. A request must not bring
+      // the server down: step over a character, which then counts as unmatched.
+      from += NextUtf8(text.substr(from)).bytes;
+      continue;
+    }
+    if (bounds[0] > done) words.push_back(text.substr(done, bounds[0] - done));
+    words.push_back(text.substr(bounds[0], bounds[1] - bounds[0]));
+    done = from = bounds[1];
+  }
+  if (done < text.size()) words.push_back(text.substr(done));
+}
+
+absl::StatusOr<Pretokenizer> Pretokenizer::Make(std::string_view name) {
+  std::string known;
+  for (const Rule& rule : kRules) {
+    if (name != rule.name) {
+      absl::StrAppend(&known, known.empty() ? "" : ", ", rule.name);
+      continue;
+    }
+    Pretokenizer pretokenizer;
+    pretokenizer.traits_ = rule.traits;
+    for (const char* pattern : rule.stages) {
+      if (pattern == nullptr) break;
+      pretokenizer.stages_.push_back(std::make_shared<const Regex>(pattern));
+    }
+    return pretokenizer;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.pre is \"", std::string(name),
+                                                 "\", which is not supported; it can be one of ",
+                                                 known));
+}
+
+void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>& words) const {
+  thread_local std::vector<std::string_view> pieces, next;
+  pieces.assign(1, text);
+  for (size_t stage = 0; stage + 1 < stages_.size(); ++stage) {
+    next.clear();
+    for (const std::string_view piece : pieces) stages_[stage]->Split(piece, next);
+    pieces.swap(next);
+  }
+  for (const std::string_view piece : pieces) stages_.back()->Split(piece, words);
+}
+
+}  // namespace serval
