@@ -45,14 +45,12 @@ bool ParseOrExplain(FlagSet& flags, std::string_view command, Args args, Io io, 
   flags.Section("Help");
   flags.AddSwitch("help", "print this and exit", [&help](bool on) { help = on; });
   flags.Alias("-h", "help");
-  // Help is given whatever else stands on the line.
-  for (const std::string& arg : args) help = help || arg == "--help" || arg == "-h";
+  const absl::Status status = flags.Parse(args);
   if (help) {
     io.out << flags.Help() << std::flush;
     *code = kOk;
     return false;
   }
-  const absl::Status status = flags.Parse(args);
   if (!status.ok()) *code = Fail(io, command, std::string(status.message()), kUsage);
   return status.ok();
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 namespace serval {
@@ -14,6 +15,7 @@ constexpr char kDefaultSystem[] =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
 // The server's default of 16 tokens cuts nearly every answer short.
 constexpr int kChatMaxTokens = 512;
+constexpr double kNoLimit = std::numeric_limits<float>::max();
 
 // Each part of a comma-separated list of token ids goes to `add`.
 FlagSet::Setter TokenList(std::function<void(int32_t)> add) {
@@ -85,7 +87,7 @@ void AddLengthFlags(FlagSet& flags, v1::SamplingParams& sampling) {
 
 void AddSamplingFlags(FlagSet& flags, v1::SamplingParams& sampling) {
   flags.Section("Sampling (what is not given is the model's own default)");
-  flags.AddNumber("temperature", "0 takes the most likely token each time [1]", 0, 1e6,
+  flags.AddNumber("temperature", "0 takes the most likely token each time [1]", 0, kNoLimit,
                   [&](double x) { sampling.set_temperature(static_cast<float>(x)); });
   flags.AddInteger("top-k", "only the N most likely tokens; 0 or -1 = all [0]", -1, kInt32Max,
                    [&](int64_t n) { sampling.set_top_k(n); });
@@ -94,7 +96,8 @@ void AddSamplingFlags(FlagSet& flags, v1::SamplingParams& sampling) {
   flags.AddNumber("min-p", "only tokens at least this likely, relative to the most likely [0]", 0,
                   1, [&](double x) { sampling.set_min_p(static_cast<float>(x)); });
   flags.AddNumber("repetition-penalty", "above 1 discourages what was in prompt or answer [1]", 0,
-                  1e6, [&](double x) { sampling.set_repetition_penalty(static_cast<float>(x)); });
+                  kNoLimit,
+                  [&](double x) { sampling.set_repetition_penalty(static_cast<float>(x)); });
   flags.AddNumber("presence-penalty", "taken from the logits of tokens already generated [0]", -2,
                   2, [&](double x) { sampling.set_presence_penalty(static_cast<float>(x)); });
   flags.AddNumber("frequency-penalty", "the same, once for each time [0]", -2, 2,
@@ -143,13 +146,16 @@ void AddRequestFlags(FlagSet& flags, v1::GenerateRequest& request) {
 absl::Status Refuse(const char* why) { return absl::InvalidArgumentError(why); }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  // Not through iterators: those throw on a directory, this sets a bit.
+  if (file.is_open() && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (!file.is_open() || file.bad()) {
     return absl::NotFoundError("cannot read --prompt-file '" + path + "' (" + std::strerror(errno) +
                                "): check the path");
   }
-  return text;
+  return text.str();
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ std::string Shown(double value) {
 }
 
 std::string Range(double low, double high) {
-  const bool has_low = low > -std::numeric_limits<double>::max();
-  const bool has_high = high < std::numeric_limits<double>::max();
+  const bool has_low = low > -std::numeric_limits<float>::max();
+  const bool has_high = high < std::numeric_limits<float>::max();
   if (has_low && has_high) return " from " + Shown(low) + " to " + Shown(high);
   if (has_low) return " of at least " + Shown(low);
   if (has_high) return " of at most " + Shown(high);
