@@ -13,7 +13,8 @@ namespace serval {
 namespace {
 
 struct Bench {
-  ThreadPool pool{2};
+  explicit Bench(int threads = 1) : pool(threads) {}
+  ThreadPool pool;
   Workspace workspace{64};
   Ctx ctx{.pool = &pool, .workspace = &workspace};
 };
