@@ -1,4 +1,5 @@
-// Counts the engine keeps; the server turns them into Prometheus metrics and Admin.Stats. Names follow vLLM's.
+// Counts the engine keeps; the server turns them into Prometheus metrics and Admin.Stats. Names
+// follow vLLM's.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@ namespace serval {
 
 // Cumulative histogram over fixed bucket bounds (seconds or tokens).
 struct Histogram {
-  std::span<const double> bounds;        // static storage, ascending
-  std::vector<uint64_t> counts;          // bounds.size() + 1, not cumulative; the last is +Inf
+  std::span<const double> bounds;  // static storage, ascending
+  std::vector<uint64_t> counts;    // bounds.size() + 1, not cumulative; the last is +Inf
   double sum = 0;
   uint64_t count = 0;
   explicit Histogram(std::span<const double> bounds = {});
@@ -38,7 +39,7 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;
   uint64_t steps = 0;
-  std::array<uint64_t, 5> finished{};  // by FinishReason
+  std::array<uint64_t, 5> finished{};        // by FinishReason
   std::map<std::string, uint64_t> rejected;  // by reason: queue_full, context, draining, invalid
   // histograms
   Histogram time_to_first_token, inter_token_latency, e2e_request_latency, request_queue_time,

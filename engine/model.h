@@ -1,5 +1,6 @@
-// What the engine knows of a model: its shapes, and two functions. Implemented in models/ out of engine memories and kernels.
-// Thread rule: Forward and Logits run on the engine thread, one call at a time.
+// What the engine knows of a model: its shapes, and two functions. Implemented in models/ out of
+// engine memories and kernels. Thread rule: Forward and Logits run on the engine thread, one call
+// at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct ModelInfo {
   std::string architecture;  // "llama"
   int64_t vocab = 0;
   int64_t hidden = 0;
-  int64_t context = 0;       // trained context length, tokens
+  int64_t context = 0;  // trained context length, tokens
   int64_t parameters = 0;
   int64_t weight_bytes = 0;  // as held in memory
   std::vector<AttentionShape> layers;
@@ -40,9 +41,11 @@ class Model {
   virtual void Bind(std::vector<LayerMemory> memories, const StepLimits& limits) = 0;
   // Workspace the ops of one step take at most, bytes.
   virtual int64_t WorkspaceBytes(const StepLimits& limits, int threads) const = 0;
-  // Runs all layers; returns the last hidden states f32 [tokens, hidden], before the final norm, valid until the next call.
+  // Runs all layers; returns the last hidden states f32 [tokens, hidden], before the final norm,
+  // valid until the next call.
   virtual TensorView Forward(const Ctx& ctx, const StepBatch& batch) = 0;
-  // Final norm and output head of some rows of the last Forward. rows i32 [count] -> logits f32 [count, vocab].
+  // Final norm and output head of some rows of the last Forward. rows i32 [count] -> logits f32
+  // [count, vocab].
   virtual void Logits(const Ctx& ctx, TensorView hidden, TensorView rows, TensorView logits) = 0;
 };
 

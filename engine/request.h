@@ -52,26 +52,28 @@ struct TokenOutput {
   std::span<const TokenLogprob> top;  // valid during the call
 };
 
-// Where a request's output goes. Called on the engine thread; must not block and must not call the engine except Cancel.
-// After OnDone no further call comes, and the engine drops its reference.
+// Where a request's output goes. Called on the engine thread; must not block and must not call the
+// engine except Cancel. After OnDone no further call comes, and the engine drops its reference.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // Prompt positions [first, first + rows.size()): the logprob of each prompt token given those before it. In order, in slices.
+  // Prompt positions [first, first + rows.size()): the logprob of each prompt token given those
+  // before it. In order, in slices.
   virtual void OnPromptLogprobs(int64_t first, std::span<const SampleResult> rows) {}
   virtual void OnToken(const TokenOutput& output) = 0;
   // One choice ended. The stop or eos token itself was delivered by OnToken before.
   virtual void OnFinish(int choice, FinishReason reason) = 0;
-  // All choices ended, or the request failed (status not ok: DEADLINE_EXCEEDED, CANCELLED, INTERNAL …).
+  // All choices ended, or the request failed (status not ok: DEADLINE_EXCEEDED, CANCELLED, INTERNAL
+  // …).
   virtual void OnDone(const absl::Status& status, const Usage& usage) = 0;
 };
 
 struct Request {
-  std::string id;                // request id for logs; unique not required
-  std::vector<int32_t> prompt;   // at least one token
+  std::string id;               // request id for logs; unique not required
+  std::vector<int32_t> prompt;  // at least one token
   SamplingParams sampling;
-  int priority = 0;              // lower runs earlier (as in vLLM)
-  uint64_t cache_salt = 0;       // prefixes are shared only under equal salts
+  int priority = 0;         // lower runs earlier (as in vLLM)
+  uint64_t cache_salt = 0;  // prefixes are shared only under equal salts
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::shared_ptr<TokenSink> sink;
 };

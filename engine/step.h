@@ -1,4 +1,5 @@
-// One step, flattened: what Plan decides, the executor runs, Commit books. Plain data in fixed buffers.
+// One step, flattened: what Plan decides, the executor runs, Commit books. Plain data in fixed
+// buffers.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "engine/memory/bank.h"
+#include "kernels/sample/sample.h"
 
 namespace serval {
 
@@ -14,7 +16,7 @@ struct StepSequence {
   std::span<Holding> holdings;  // one per bank, in the engine's bank order
   int32_t token_begin = 0;      // first of its tokens in the step's flat arrays
   int32_t token_count = 0;
-  int64_t past = 0;             // tokens stored before this step
+  int64_t past = 0;  // tokens stored before this step
 };
 
 struct StepBatch {
@@ -23,12 +25,32 @@ struct StepBatch {
   std::span<const StepSequence> sequences;
 };
 
+// A whole step: what the model runs over, and which rows of its output become tokens or logprobs.
+struct Step {
+  std::vector<int32_t> tokens, positions;
+  std::vector<StepSequence> sequences;
+  std::vector<int32_t>
+      rows;  // indices into tokens: rows whose logits are wanted; n > 1 repeats one
+  std::vector<SampleRow> samples;     // one a row; spans stay valid until Commit
+  std::vector<SampleResult> results;  // the executor's answer, one a row; may be longer
+
+  bool empty() const { return sequences.empty(); }
+  StepBatch batch() const { return {tokens, positions, sequences}; }
+  void Clear() {
+    tokens.clear();
+    positions.clear();
+    sequences.clear();
+    rows.clear();
+    samples.clear();
+  }
+};
+
 // Upper bounds of any step: buffers and workspace are taken for them at start.
 struct StepLimits {
-  int64_t max_tokens = 512;      // --max-num-batched-tokens
-  int64_t max_sequences = 64;    // --max-num-seqs
-  int64_t max_logit_rows = 64;   // rows of logits computed at once; more are done in turns
-  int64_t max_context = 2048;    // --max-model-len
+  int64_t max_tokens = 512;     // --max-num-batched-tokens
+  int64_t max_sequences = 64;   // --max-num-seqs
+  int64_t max_logit_rows = 64;  // rows of logits computed at once; more are done in turns
+  int64_t max_context = 2048;   // --max-model-len
 };
 
 }  // namespace serval

@@ -1,6 +1,7 @@
-// A MemoryBank holds one kind's bytes for all layers of that kind. The host side makes every decision, from counts alone; the
-// device side makes none. A Holding is one sequence's share of one bank.
-// Thread rule: everything here is the engine thread's; Begin, Mix and End run on ctx (the executor), the rest does no device work.
+// A MemoryBank holds one kind's bytes for all layers of that kind. The host side makes every
+// decision, from counts alone; the device side makes none. A Holding is one sequence's share of one
+// bank. Thread rule: everything here is the engine thread's; Begin, Mix and End run on ctx (the
+// executor), the rest does no device work.
 #pragma once
 
 #include <cstdint>
@@ -67,13 +68,15 @@ class MemoryBank {
   virtual void Commit(Holding& holding, int64_t new_tokens) = 0;
   // Gives everything back and empties the holding.
   virtual void Release(Holding& holding) = 0;
-  // A second holding of the first `tokens` tokens (n > 1): full pages are shared, what will be written on is copied
-  // (at the next Begin). Empty optional-like: reserved == -1 when there is no room for the copies.
+  // A second holding of the first `tokens` tokens (n > 1): full pages are shared, what will be
+  // written on is copied (at the next Begin). Empty optional-like: reserved == -1 when there is no
+  // room for the copies.
   virtual Holding Share(const Holding& holding, int64_t tokens) = 0;
 
-  // Prefix reuse. Match: the longest multiple of 64 tokens, at most 64 * keys.size(), whose past is stored under these keys.
-  // Adopt: fills an empty holding with exactly `tokens` of it (REQUIRES: tokens <= Match). Publish: makes the full pages of
-  // the first 64 * keys.size() committed tokens findable; they stay so after Release until the room is needed.
+  // Prefix reuse. Match: the longest multiple of 64 tokens, at most 64 * keys.size(), whose past is
+  // stored under these keys. Adopt: fills an empty holding with exactly `tokens` of it (REQUIRES:
+  // tokens <= Match). Publish: makes the full pages of the first 64 * keys.size() committed tokens
+  // findable; they stay so after Release until the room is needed.
   virtual int64_t Match(std::span<const BlockKey> keys) const { return 0; }
   virtual void Adopt(Holding& holding, std::span<const BlockKey> keys, int64_t tokens) {}
   virtual void Publish(const Holding& holding, std::span<const BlockKey> keys) {}
@@ -83,12 +86,17 @@ class MemoryBank {
   virtual Bytes Capacity() const = 0;  // the whole pool
   // What a sequence of `tokens` tokens holds at most: admission counts with it.
   virtual Bytes Need(int64_t tokens) const = 0;
-  // Fatal unless free + held == total and, with no sequence alive, held == 0. Called whenever the engine runs dry.
+  // Fatal unless free + held == total and, with no sequence alive, held == 0. Called whenever the
+  // engine runs dry.
   virtual void CheckConservation(bool idle) const = 0;
+
+  // Workspace that Begin, Mix or End takes at most, bytes.
+  virtual int64_t WorkspaceBytes(int threads) const { return 0; }
 
   // --- executor only ---
   virtual void Begin(const Ctx& ctx, const StepBatch& batch) = 0;
-  // Stores the step's k, v in `layer` (index within this bank) and mixes: out [tokens, q_heads, head_dim].
+  // Stores the step's k, v in `layer` (index within this bank) and mixes: out [tokens, q_heads,
+  // head_dim].
   virtual void Mix(const Ctx& ctx, int layer, const MixInput& in, TensorView out) = 0;
   virtual void End(const Ctx& ctx, const StepBatch& batch) = 0;
 
