@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "models/pretokenizer_unicode.h"
 #include "models/tokenizer_utf8.h"
 
 // Unicode White_Space, spelled out: PCRE2's own \s also takes U+180E, which lost the property in
@@ -17,29 +18,35 @@
   R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 #define SPACE "[" WS "]"
 #define NOT_SPACE "[^" WS "]"
-#define OTHER "[^" WS R"(\p{L}\p{N}])"
+// A-Z and 0-9 again in front: PCRE2 then answers ASCII from a bit map.
+#define LETTERS R"(A-Za-z\p{L})" NEW_LETTER
+#define NUMBERS R"(0-9\p{N})" NEW_NUMBER
+#define LETTER "[" LETTERS "]"
+#define NUMBER "[" NUMBERS "]"
+#define OTHER "[^" WS LETTERS NUMBERS "]"
+// Any one character but a line end may lead a word.
+#define LEAD R"([^\r\n)" LETTERS NUMBERS "]?"
 // Not followed by more than white space: a run leaves its last space to the word behind it.
 #define TRAILING_SPACE SPACE "+(?!" NOT_SPACE ")"
 #define CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
-#define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
-#define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M})" NEW_UPPER NEW_OTHER_LETTER NEW_MARK "]"
+#define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M})" NEW_LOWER NEW_OTHER_LETTER NEW_MARK "]"
 
 namespace serval {
 namespace {
 
-constexpr const char* kDigit = R"(\p{N})";
-constexpr const char* kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?)" OTHER "+|" TRAILING_SPACE "|" SPACE "+";
+constexpr const char* kDigit = "[" NUMBERS NEWEST_NUMBER "]";
+constexpr const char* kGpt2 = "'s|'t|'re|'ve|'m|'ll|'d| ?" LETTER "+| ?" NUMBER "+| ?" OTHER
+                              "+|" TRAILING_SPACE "|" SPACE "+";
 constexpr const char* kLlama3 =
-    CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?)" OTHER R"(+[\r\n]*|)" SPACE
+    CONTRACTION "|" LEAD LETTER "+|" NUMBER "{1,3}| ?" OTHER R"(+[\r\n]*|)" SPACE
                 R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
 constexpr const char* kQwen2 =
-    CONTRACTION R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?)" OTHER R"(+[\r\n]*|)" SPACE
+    CONTRACTION "|" LEAD LETTER "+|" NUMBER "| ?" OTHER R"(+[\r\n]*|)" SPACE
                 R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
 constexpr const char* kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER "+" CONTRACTION R"(?|[^\r\n\p{L}\p{N}]?)" UPPER
-    "+" LOWER "*" CONTRACTION R"(?|\p{N}{1,3}| ?)" OTHER R"(+[\r\n/]*|)" SPACE
-    R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
+    LEAD UPPER "*" LOWER "+" CONTRACTION "?|" LEAD UPPER "+" LOWER "*" CONTRACTION "?|" NUMBER
+               "{1,3}| ?" OTHER R"(+[\r\n/]*|)" SPACE R"(*[\r\n]+|)" TRAILING_SPACE "|" SPACE "+";
 
 struct Rule {
   const char* name;
@@ -53,9 +60,9 @@ constexpr PretokenizerTraits kQwenTraits = {.nfc = true};
 // rule.
 constexpr Rule kRules[] = {
     {"default",
-     {R"([\p{P}\$\+<=>\^~\|]+)",
-      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?)" OTHER "+|" TRAILING_SPACE, R"(\p{N}+)",
-      "[0-9][0-9][0-9]"},
+     {R"([\p{P})" NEW_PUNCTUATION R"(\$\+<=>\^~\|]+)",
+      "'s|'t|'re|'ve|'m|'ll|'d| ?" LETTER "+| ?" NUMBER "+| ?" OTHER "+|" TRAILING_SPACE,
+      NUMBER "+", "[0-9][0-9][0-9]"},
      {}},
     {"gpt-2", {kGpt2}, {}},
     {"phi-2", {kGpt2}, {}},
