@@ -18,7 +18,7 @@ constexpr int kChatMaxTokens = 512;
 constexpr double kNoLimit = std::numeric_limits<float>::max();
 
 // Each part of a comma-separated list of token ids goes to `add`.
-FlagSet::Setter TokenList(std::function<void(int32_t)> add) {
+FlagSet::Setter TokenList(const std::function<void(int32_t)>& add) {
   return [add](std::string_view text) {
     for (const std::string& part : SplitList(text)) {
       const auto id = ParseInteger(part, 0, kInt32Max);

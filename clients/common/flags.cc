@@ -137,7 +137,7 @@ void FlagSet::Add(std::string name, std::string value_name, std::string help, Se
                     std::move(set)});
 }
 
-void FlagSet::AddSwitch(std::string name, std::string help, std::function<void(bool)> set) {
+void FlagSet::AddSwitch(std::string name, std::string help, const std::function<void(bool)>& set) {
   Add(std::move(name), "", std::move(help), [set](std::string_view text) {
     if (text != "true" && text != "false") return Expected("true or false", text);
     set(text == "true");
@@ -146,7 +146,7 @@ void FlagSet::AddSwitch(std::string name, std::string help, std::function<void(b
 }
 
 void FlagSet::AddText(std::string name, std::string value_name, std::string help,
-                      std::function<void(std::string)> set) {
+                      const std::function<void(std::string)>& set) {
   Add(std::move(name), std::move(value_name), std::move(help), [set](std::string_view text) {
     set(std::string(text));
     return absl::OkStatus();
@@ -154,7 +154,7 @@ void FlagSet::AddText(std::string name, std::string value_name, std::string help
 }
 
 void FlagSet::AddInteger(std::string name, std::string help, int64_t low, int64_t high,
-                         std::function<void(int64_t)> set) {
+                         const std::function<void(int64_t)>& set) {
   Add(std::move(name), "N", std::move(help), [=](std::string_view text) {
     const auto value = ParseInteger(text, low, high);
     if (value.ok()) set(*value);
@@ -163,7 +163,7 @@ void FlagSet::AddInteger(std::string name, std::string help, int64_t low, int64_
 }
 
 void FlagSet::AddNumber(std::string name, std::string help, double low, double high,
-                        std::function<void(double)> set) {
+                        const std::function<void(double)>& set) {
   Add(std::move(name), "X", std::move(help), [=](std::string_view text) {
     const auto value = ParseNumber(text, low, high);
     if (value.ok()) set(*value);
@@ -171,7 +171,7 @@ void FlagSet::AddNumber(std::string name, std::string help, double low, double h
   });
 }
 
-void FlagSet::Alias(std::string spelling, std::string name) {
+void FlagSet::Alias(const std::string& spelling, std::string_view name) {
   for (Flag& flag : flags_) {
     if (flag.name == name) flag.alias = spelling;
   }

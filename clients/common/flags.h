@@ -39,15 +39,15 @@ class FlagSet {
   void Section(std::string title);
   // A flag that takes a value; `set` is called each time it is given.
   void Add(std::string name, std::string value_name, std::string help, Setter set);
-  void AddSwitch(std::string name, std::string help, std::function<void(bool)> set);
+  void AddSwitch(std::string name, std::string help, const std::function<void(bool)>& set);
   void AddText(std::string name, std::string value_name, std::string help,
-               std::function<void(std::string)> set);
+               const std::function<void(std::string)>& set);
   void AddInteger(std::string name, std::string help, int64_t low, int64_t high,
-                  std::function<void(int64_t)> set);
+                  const std::function<void(int64_t)>& set);
   void AddNumber(std::string name, std::string help, double low, double high,
-                 std::function<void(double)> set);
+                 const std::function<void(double)>& set);
   // Another spelling of a flag, with its dashes: Alias("-v", "stats").
-  void Alias(std::string spelling, std::string name);
+  void Alias(const std::string& spelling, std::string_view name);
 
   // INVALID_ARGUMENT with one sentence. There are no positional arguments.
   absl::Status Parse(std::span<const std::string> args) const;
