@@ -66,15 +66,16 @@ void AddPromptFlags(FlagSet& flags, GenerateOptions& options) {
                 [&](std::string text) { options.system = std::move(text); });
   flags.AddSwitch("echo", "print the prompt's text first", [&](bool on) { request.set_echo(on); });
   flags.AddInteger("truncate-prompt-tokens", "keep only the last N tokens of the prompt", 1,
-                   kInt32Max, [&](int64_t n) { request.set_truncate_prompt_tokens(n); });
+                   kInt32Max,
+                   [&](int64_t n) { request.set_truncate_prompt_tokens(static_cast<int32_t>(n)); });
 }
 
 void AddLengthFlags(FlagSet& flags, v1::SamplingParams& sampling) {
   flags.Section("Where to stop");
   flags.AddInteger("max-tokens", "most tokens to generate [16; 512 with --chat]", 1, kInt32Max,
-                   [&](int64_t n) { sampling.set_max_tokens(n); });
+                   [&](int64_t n) { sampling.set_max_tokens(static_cast<int32_t>(n)); });
   flags.AddInteger("min-tokens", "do not end before N tokens [0]", 0, kInt32Max,
-                   [&](int64_t n) { sampling.set_min_tokens(n); });
+                   [&](int64_t n) { sampling.set_min_tokens(static_cast<int32_t>(n)); });
   flags.AddText("stop", "TEXT", "end before this text; may be repeated",
                 [&](std::string text) { sampling.add_stop(std::move(text)); });
   flags.Add("stop-token-ids", "IDS", "end at any of these tokens, such as 1,2",
@@ -90,7 +91,7 @@ void AddSamplingFlags(FlagSet& flags, v1::SamplingParams& sampling) {
   flags.AddNumber("temperature", "0 takes the most likely token each time [1]", 0, kNoLimit,
                   [&](double x) { sampling.set_temperature(static_cast<float>(x)); });
   flags.AddInteger("top-k", "only the N most likely tokens; 0 or -1 = all [0]", -1, kInt32Max,
-                   [&](int64_t n) { sampling.set_top_k(n); });
+                   [&](int64_t n) { sampling.set_top_k(static_cast<int32_t>(n)); });
   flags.AddNumber("top-p", "only the most likely tokens that make up this probability [1]", 0, 1,
                   [&](double x) { sampling.set_top_p(static_cast<float>(x)); });
   flags.AddNumber("min-p", "only tokens at least this likely, relative to the most likely [0]", 0,
