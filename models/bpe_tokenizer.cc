@@ -67,7 +67,6 @@ class BpeTokenizer final : public Tokenizer {
 
  private:
   struct Work {  // of one Encode call
-    std::vector<std::string_view> words;
     BpeMerger::Scratch scratch;
     std::string symbols;
   };
@@ -190,9 +189,7 @@ std::vector<int32_t> BpeTokenizer::Encode(std::string_view text, bool add_specia
 void BpeTokenizer::EncodePlain(std::string_view text, Work& work, std::vector<int32_t>& ids) const {
   std::string composed;
   if (pretokenizer_.traits().nfc) text = composed = Compose(text);
-  work.words.clear();
-  pretokenizer_.Split(text, work.words);
-  for (const std::string_view word : work.words) EncodeWord(word, work, ids);
+  pretokenizer_.Split(text, [&](std::string_view word) { EncodeWord(word, work, ids); });
 }
 
 void BpeTokenizer::EncodeWord(std::string_view word, Work& work, std::vector<int32_t>& ids) const {

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "models/pretokenizer_unicode.h"
-#include "models/tokenizer_utf8.h"
 
 // Unicode White_Space, spelled out: PCRE2's own \s also takes U+180E, which lost the property in
 // Unicode 6.3.
@@ -100,36 +99,35 @@ class Pretokenizer::Regex {
   Regex(const Regex&) = delete;
   Regex& operator=(const Regex&) = delete;
 
-  void Split(std::string_view text, std::vector<std::string_view>& words) const;
+  // Calls `piece` with each match and each gap.
+  template <class Piece>
+  void Split(std::string_view text, Piece&& piece) const {
+    // Per thread, because making one costs more than most matches. One pair of offsets is enough:
+    // the patterns capture nothing.
+    thread_local const MatchData match(pcre2_match_data_create(1, nullptr));
+    SERVAL_CHECK(match != nullptr, "out of memory");
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
+    size_t done = 0;  // all before it has been handed on
+    size_t from = 0;
+    while (from < text.size()) {
+      const int found =
+          pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                      PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(), nullptr);
+      // No match, or a resource limit, which no pattern of the table is known to reach: either way
+      // the rest is one piece, and no request can bring the server down.
+      if (found < 0) break;
+      // Read now: the next stage uses the same offsets.
+      const size_t begin = bounds[0], end = bounds[1];
+      if (begin > done) piece(text.substr(done, begin - done));
+      piece(text.substr(begin, end - begin));
+      done = from = end;
+    }
+    if (done < text.size()) piece(text.substr(done));
+  }
 
  private:
   pcre2_code* code_;
 };
-
-void Pretokenizer::Regex::Split(std::string_view text, std::vector<std::string_view>& words) const {
-  // Per thread, because making one costs more than most matches. One pair of offsets is enough: the
-  // patterns capture nothing.
-  thread_local const MatchData match(pcre2_match_data_create(1, nullptr));
-  SERVAL_CHECK(match != nullptr, "out of memory");
-  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match.get());
-  size_t done = 0;  // all before it is in `words`
-  size_t from = 0;
-  while (from < text.size()) {
-    const int found = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                                  from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match.get(), nullptr);
-    if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found < 0) {
-      // A resource limit; no pattern of the table is known to reach one. A request must not bring
-      // the server down: step over a character, which then counts as unmatched.
-      from += NextUtf8(text.substr(from)).bytes;
-      continue;
-    }
-    if (bounds[0] > done) words.push_back(text.substr(done, bounds[0] - done));
-    words.push_back(text.substr(bounds[0], bounds[1] - bounds[0]));
-    done = from = bounds[1];
-  }
-  if (done < text.size()) words.push_back(text.substr(done));
-}
 
 absl::StatusOr<Pretokenizer> Pretokenizer::Make(std::string_view name) {
   std::string known;
@@ -151,15 +149,12 @@ absl::StatusOr<Pretokenizer> Pretokenizer::Make(std::string_view name) {
                                                  known));
 }
 
-void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>& words) const {
-  thread_local std::vector<std::string_view> pieces, next;
-  pieces.assign(1, text);
-  for (size_t stage = 0; stage + 1 < stages_.size(); ++stage) {
-    next.clear();
-    for (const std::string_view piece : pieces) stages_[stage]->Split(piece, next);
-    pieces.swap(next);
+void Pretokenizer::SplitFrom(size_t stage, std::string_view text, const Sink& word) const {
+  if (stage == stages_.size()) {
+    word(text);
+    return;
   }
-  for (const std::string_view piece : pieces) stages_.back()->Split(piece, words);
+  stages_[stage]->Split(text, [&](std::string_view piece) { SplitFrom(stage + 1, piece, word); });
 }
 
 }  // namespace serval

@@ -3,6 +3,7 @@
 // and both its matches and the gaps between them are words. Thread rule: const after construction.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -23,9 +24,11 @@ class Pretokenizer {
   // Errors: INVALID_ARGUMENT, listing the names there are.
   static absl::StatusOr<Pretokenizer> Make(std::string_view name);
 
-  // Appends the words of `text` (well-formed UTF-8) to `words`, in order and without gaps. Linear
-  // in the text's length for every rule of the table; no limit on it.
-  void Split(std::string_view text, std::vector<std::string_view>& words) const;
+  // Calls `word` with each word of `text` (well-formed UTF-8), in order and without gaps. Linear in
+  // the text's length for every rule of the table; no limit on it, and no memory that grows with
+  // it.
+  using Sink = std::function<void(std::string_view)>;
+  void Split(std::string_view text, const Sink& word) const { SplitFrom(0, text, word); }
 
   const PretokenizerTraits& traits() const { return traits_; }
 
@@ -33,6 +36,7 @@ class Pretokenizer {
   class Regex;
 
   Pretokenizer() = default;
+  void SplitFrom(size_t stage, std::string_view text, const Sink& word) const;
 
   std::vector<std::shared_ptr<const Regex>> stages_;
   PretokenizerTraits traits_;
