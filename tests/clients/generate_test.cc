@@ -92,58 +92,17 @@ TEST_F(Generate, SendsATenMegabytePrompt) {
 }
 
 TEST_F(Generate, EveryFlagReachesTheRequest) {
-  const CliResult result = Run({"--prompt-tokens",
-                                "1,2,3",
-                                "--max-tokens",
-                                "7",
-                                "--min-tokens",
-                                "2",
-                                "--temperature",
-                                "0.5",
-                                "--top-k",
-                                "-1",
-                                "--top-p",
-                                "0.9",
-                                "--min-p",
-                                "0.1",
-                                "--repetition-penalty",
-                                "1.1",
-                                "--presence-penalty",
-                                "-2",
-                                "--frequency-penalty",
-                                "2",
-                                "--seed",
-                                "42",
-                                "--n",
-                                "2",
-                                "--stop",
-                                "END",
-                                "--stop",
-                                "\n",
-                                "--stop-token-ids",
-                                "5,6",
-                                "--bad-words",
-                                "no",
-                                "--ignore-eos",
-                                "--logit-bias",
-                                "3=-1.5,4=100",
-                                "--logprobs",
-                                "2",
-                                "--prompt-logprobs",
-                                "0",
-                                "--echo",
-                                "--skip-special-tokens=false",
-                                "--include-stop-str-in-output",
-                                "--priority",
-                                "-3",
-                                "--cache-salt",
-                                "salt",
-                                "--request-id",
-                                "id",
-                                "--truncate-prompt-tokens",
-                                "9",
-                                "--model",
-                                "m"});
+  std::vector<std::string> args = SplitList(
+      "--prompt-tokens 1,2,3 --max-tokens 7 --min-tokens 2 --temperature 0.5 --top-k -1 --top-p "
+      "0.9 "
+      "--min-p 0.1 --repetition-penalty 1.1 --presence-penalty -2 --frequency-penalty 2 --seed 42 "
+      "--n 2 --stop END --stop-token-ids 5,6 --bad-words no --ignore-eos --logit-bias 3=-1.5,4=100 "
+      "--logprobs 2 --prompt-logprobs 0 --echo --skip-special-tokens=false "
+      "--include-stop-str-in-output --priority -3 --cache-salt salt --request-id id "
+      "--truncate-prompt-tokens 9 --model m",
+      ' ');
+  args.insert(args.end(), {"--stop", "\n"});
+  const CliResult result = Run(args);
   ASSERT_EQ(result.code, kOk) << result.err;
   v1::GenerateRequest want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(

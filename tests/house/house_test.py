@@ -45,6 +45,7 @@ class Sizes(unittest.TestCase):
         self.assertEqual([], list(house.sizes({"a.h": "\n" * 150, "a.cc": "\n" * 400})))
         self.assertEqual(["a.h: 151 lines, at most 150"], list(house.sizes({"a.h": "\n" * 151})))
         self.assertEqual(1, len(list(house.sizes({"a.cc": "\n" * 401}))))
+        self.assertEqual([], list(house.sizes({"a-inl.h": "\n" * 400})))
 
     def test_functions(self):
         self.assertEqual([], list(house.sizes({"a.cc": "void F() {\n" + "  x();\n" * 58 + "}\n"})))
@@ -102,6 +103,9 @@ class HeadersAndLists(unittest.TestCase):
     def test_listed(self):
         lists = {"kernels/CMakeLists.txt": "add_library(k\n  core.cc\n  gemm/a.cc)\n"}
         self.assertEqual([], list(house.listed({**lists, "kernels/core.cc": "", "kernels/gemm/a.cc": ""})))
+        for name in ("../support/b.cc", "${CMAKE_SOURCE_DIR}/tests/support/b.cc"):
+            tree = {"tests/engine/CMakeLists.txt": f"serval_test(t SOURCES {name})", "tests/support/b.cc": ""}
+            self.assertEqual([], list(house.listed(tree)))
         self.assertEqual(["kernels/a.cc: no CMakeLists.txt lists it"], list(house.listed({**lists, "kernels/a.cc": ""})))
 
 
