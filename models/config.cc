@@ -159,7 +159,11 @@ void ReadRope(const GgufFile& file, ConfigReader& in, ModelConfig& config) {
 void ReadVocab(const GgufFile& file, ConfigReader& in, ModelConfig& config) {
   const GgufTensor* table = file.FindTensor("token_embd.weight");
   if (table == nullptr) return in.Fail("tensor \"token_embd.weight\" is missing");
-  config.vocab = table->shape.size() == 2 ? table->shape[1] : 1;
+  if (table->shape.size() != 2) {
+    return in.Fail(absl::StrCat("tensor \"token_embd.weight\" has ", table->shape.size(),
+                                " dimension(s), expected 2"));
+  }
+  config.vocab = table->shape[1];
   if (config.vocab > kMaxVocab) {
     in.Fail(absl::StrCat("tensor \"token_embd.weight\" has ", config.vocab,
                          " rows, expected at most ", kMaxVocab));

@@ -21,6 +21,13 @@ std::string TextOr(const GgufFile& file, std::string_view key, std::string_view 
   return std::string(ToValidUtf8(value.ok() && !value->empty() ? *value : fallback, storage));
 }
 
+// The tokenizer knows keys; which file they are of is known here.
+absl::Status InFile(const GgufFile& file, const absl::Status& status) {
+  const std::string message(status.message());
+  if (message.rfind(file.path(), 0) == 0) return status;
+  return absl::Status(status.code(), absl::StrCat(file.path(), ": ", message));
+}
+
 // A model may have rows to spare for tokens that do not exist, never the other way round.
 absl::Status CheckVocabulary(const GgufFile& file, const Tokenizer& tokenizer,
                              const ModelConfig& config) {
@@ -38,7 +45,7 @@ absl::StatusOr<LoadedModel> LoadModel(const LoadOptions& options) {
   absl::StatusOr<ModelConfig> config = ReadConfig(**file);
   if (!config.ok()) return config.status();
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::FromGguf(**file);
-  if (!tokenizer.ok()) return tokenizer.status();
+  if (!tokenizer.ok()) return InFile(**file, tokenizer.status());
   const absl::Status vocabulary = CheckVocabulary(**file, **tokenizer, *config);
   if (!vocabulary.ok()) return vocabulary;
 
