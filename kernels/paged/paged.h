@@ -1,8 +1,9 @@
 // Exact softmax attention over pages, and the append that fills them.
-// A page holds 64 tokens of one layer: kv_heads slots, slot h of page p has index p * kv_heads + h in the layer's pool. A slot is
-// K [64, head_dim] followed by V [64, head_dim] in the pool's dtype.
-// Source: mechanisms section 1: split state {acc, max, den}, merged in order of fixed splits of kSplitEntries keys, so that a
-// query's result does not depend on how many queries or sequences share the step.
+// A page holds 64 tokens of one layer: kv_heads slots, slot h of page p has index p * kv_heads + h
+// in the layer's pool. A slot is K [64, head_dim] followed by V [64, head_dim] in the pool's dtype.
+// Source: mechanisms section 1: split state {acc, max, den}, merged in order of fixed splits of
+// kSplitEntries keys, so that a query's result does not depend on how many queries or sequences
+// share the step.
 #pragma once
 
 #include "kernels/core.h"
@@ -15,7 +16,8 @@ inline constexpr int kSplitEntries = 512;
 // Which entries each sequence of the step sees. All i32.
 struct PageTable {
   TensorView pages;        // [seqs, max_pages]; row s lists the pages of sequence s in order
-  TensorView query_begin;  // [seqs + 1]; tokens [query_begin[s], query_begin[s+1]) of the step belong to sequence s
+  TensorView query_begin;  // [seqs + 1]; tokens [query_begin[s], query_begin[s+1]) of the step
+                           // belong to sequence s
   TensorView past;         // [seqs]; tokens of sequence s stored before this step
 };
 
@@ -28,11 +30,12 @@ struct PagedAppend {
 struct PagedAttention {
   TensorView q;     // f32 [tokens, q_heads, head_dim]
   TensorView pool;  // f32|f16|bf16 [slots, 2, 64, head_dim]; holds the step's own tokens already
-  PageTable table;  // token i of sequence s (i-th of this step) sees entries [max(0, p - window + 1), p], p = past + i
+  PageTable table;  // token i of sequence s (i-th of this step) sees entries [max(0, p - window +
+                    // 1), p], p = past + i
   TensorView out;   // f32 [tokens, q_heads, head_dim], output
   int kv_heads = 1;
   float scale = 1.0f;
-  int window = 0;   // 0 = all
+  int window = 0;  // 0 = all
 };
 
 void Validate(const PagedAppend& op);

@@ -1,8 +1,9 @@
-// From logits to a token, one row a sequence; and log-probabilities of given tokens. All parameters of the OpenAI and vLLM
-// vocabularies. Random numbers are Philox4x32-10 by (seed, position): a row's result depends on its own logits and parameters
-// alone, never on its batch-mates.
-// Order per row: logit bias, bad words and banned tokens to -inf; repetition, presence, frequency penalties; log-probabilities
-// (of these logits, temperature 1) are recorded; temperature; top-k; top-p; min-p; draw. temperature 0 = argmax, lowest id on ties.
+// From logits to a token, one row a sequence; and log-probabilities of given tokens. All parameters
+// of the OpenAI and vLLM vocabularies. Random numbers are Philox4x32-10 by (seed, position): a
+// row's result depends on its own logits and parameters alone, never on its batch-mates. Order per
+// row: logit bias, bad words and banned tokens to -inf; repetition, presence, frequency penalties;
+// log-probabilities (of these logits, temperature 1) are recorded; temperature; top-k; top-p;
+// min-p; draw. temperature 0 = argmax, lowest id on ties.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +31,18 @@ struct SampleRow {
   std::span<const int32_t> prompt;  // token ids
   std::span<const int32_t> output;
   std::span<const std::pair<int32_t, float>> logit_bias;
-  std::span<const int32_t> banned;  // ids that must not come now (bad words completed, stop ids before min_tokens)
+  std::span<const int32_t>
+      banned;  // ids that must not come now (bad words completed, stop ids before min_tokens)
   uint64_t seed = 0;
-  int64_t position = 0;  // index of the token being drawn, in the whole sequence
-  int top_logprobs = -1; // -1: none; 0: of the drawn token; n: and of the n most likely
-  int32_t given = -1;    // >= 0: do not draw, report this token (prompt logprobs)
+  int64_t position = 0;   // index of the token being drawn, in the whole sequence
+  int top_logprobs = -1;  // -1: none; 0: of the drawn token; n: and of the n most likely
+  int32_t given = -1;     // >= 0: do not draw, report this token (prompt logprobs)
 };
 
 struct SampleResult {
   TokenLogprob chosen;            // logprob and rank only where top_logprobs >= 0
   std::vector<TokenLogprob> top;  // most likely first; ties by lower id
-  bool finite = true;             // false: a NaN or no finite logit in the row; chosen is meaningless
+  bool finite = true;  // false: NaN, +inf or no finite logit in the row; chosen is meaningless
 };
 
 struct Sample {
