@@ -7,9 +7,9 @@
 namespace serval {
 
 struct Embed {
-  TensorView ids;   // i32 [tokens], each in [0, vocab)
-  Weight table;     // [vocab, hidden], either layout (a tied output head is packed)
-  TensorView y;     // f32 [tokens, hidden], output
+  TensorView ids;  // i32 [tokens], each in [0, vocab)
+  Weight table;    // [vocab, hidden], either layout (a tied output head is packed)
+  TensorView y;    // f32 [tokens, hidden], output
   float scale = 1.0f;
 };
 

@@ -30,6 +30,7 @@ void MultiplyFloats(const float* HWY_RESTRICT x, int64_t x_stride, const std::by
     HWY_UNROLL(8)
     for (int row = 0; row < kRows; ++row) sums[row] = hn::Zero(df);
     for (int64_t i = 0; i < in; ++i, weights += kPanelRows) {
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(weights) + kPrefetchBytes);
       const VF w = LoadWeights(weights);
       HWY_UNROLL(8)
       for (int row = 0; row < kRows; ++row) {

@@ -10,11 +10,13 @@
 namespace serval {
 namespace {
 
-constexpr int64_t kChunkBytes = 256 << 10;  // of x: stays in L2 while the panels stream by
-constexpr int64_t kTaskBytes = 64 << 10;  // of weights read, at least, where there are tasks enough
-constexpr int64_t kTasksPerThread = 8;    // at least, where there are panels enough
-constexpr int64_t kSerialQuantise =
-    8 << 10;  // elements of x that one thread quantises faster than two
+// Of x: a chunk of its rows stays in L2 while the panels stream by.
+constexpr int64_t kChunkBytes = 256 << 10;
+// Of weights: what a task reads at least, where that leaves every thread kTasksPerThread tasks.
+constexpr int64_t kTaskBytes = 64 << 10;
+constexpr int64_t kTasksPerThread = 8;
+// Elements of x that one thread quantises before a second one could have begun.
+constexpr int64_t kSerialQuantise = 8 << 10;
 
 // One MatMul on its way: x prepared, and the work cut into (chunk of rows, range of panels).
 struct Plan {

@@ -1,7 +1,8 @@
-// y_i = x W_i^T (+ y_i): up to three weights over one input (fused q, k, v; gate, up), which is quantised once.
-// Default on the CPU: activations to int8 per block of 32 with an fp32 scale, int8 dot products, fp32 accumulation over blocks
-// in order. ctx.exact: fp32 activations times dequantised weights. Each output depends on its own row of x alone and is summed
-// in one fixed order: batch invariant.
+// y_i = x W_i^T (+ y_i): up to three weights over one input (fused q, k, v; gate, up), which is
+// quantised once. Default on the CPU: activations to int8 per block of 32 with an fp32 scale, int8
+// dot products, fp32 accumulation over blocks in order. ctx.exact: fp32 activations times
+// dequantised weights. Each output depends on its own row of x alone and is summed in one fixed
+// order: batch invariant.
 #pragma once
 
 #include <array>
@@ -18,8 +19,8 @@ struct MatMul {
   };
   TensorView x;  // f32 [tokens, in]; a row stride other than `in` is fine
   std::array<Part, 3> parts;
-  int count = 1;             // parts in use
-  bool accumulate = false;   // y += instead of y =: the residual add
+  int count = 1;            // parts in use
+  bool accumulate = false;  // y += instead of y =: the residual add
 };
 
 void Validate(const MatMul& op);

@@ -18,9 +18,6 @@ using DU8 = hn::Repartition<uint8_t, DF>;
 using VI = hn::Vec<DI>;
 using VU8 = hn::Vec<DU8>;
 
-// The hardware's prefetchers stop at page ends; a panel does not.
-constexpr int kPrefetchBytes = 2048;
-
 // sums[lane] += the four products of lane's bytes of `w` (unsigned, kBits wide) and the four int8
 // at x.
 template <int kBits>
