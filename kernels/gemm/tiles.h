@@ -15,8 +15,8 @@ namespace serval {
 
 inline constexpr int kMaxTileRows = 8;
 
-// How far ahead of its loads a tile fetches its panel: the hardware's prefetchers stop at page ends, a
-// panel does not.
+// How far ahead of its loads a tile fetches its panel: the hardware's prefetchers stop at page
+// ends, a panel does not.
 inline constexpr int kPrefetchBytes = 2048;
 
 // Where a tile's results go: y[row * stride + column], for column in [0, columns), columns <=
