@@ -101,7 +101,7 @@ def storm(server, options, answers):
 
 
 def run(options):
-    flags = ("--max-model-len", 1024, "--kv-cache-bytes", "40MiB", "--max-num-seqs", 8, "--kv-cache-dtype", "bf16")
+    flags = ("--max-model-len", 1024, "--kv-cache-bytes", "24MiB", "--max-num-seqs", 8, "--kv-cache-dtype", "bf16")
     with serval.Server(options.bin, serval.model_path(), *flags) as server:
         answers = {prompt: server.generate(prompt, *CALM)["text"] for prompt in PROMPTS}
         fates, faults, mark = storm(server, options, answers)
