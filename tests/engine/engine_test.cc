@@ -84,7 +84,7 @@ std::vector<std::vector<int32_t>> ReferenceTokens(int count) {
   return tokens;
 }
 
-TEST(Engine, SameTokensAloneBatchedChunkedAndPreempted) {
+TEST(Engine, SameTokensAloneBatchedAndChunked) {
   const int count = 24;
   const auto expected = ReferenceTokens(count);
   EngineOptions batched = SmallOptions();
@@ -105,9 +105,29 @@ TEST(Engine, SameTokensAloneBatchedChunkedAndPreempted) {
       EXPECT_TRUE(sinks[i]->status().ok()) << sinks[i]->status();
       EXPECT_EQ(sinks[i]->tokens(), expected[i]) << i;
     }
-    if (options.kv_bytes == tiny.kv_bytes) {
-      EXPECT_GT(engine->Stats().num_preemptions, 0u);
+  }
+}
+
+TEST(Engine, SameTokensAfterPreemption) {
+  EngineOptions tiny = SmallOptions();
+  tiny.kv_bytes = 2 * 2 * 2 * 8 * 2 * 512;  // 8 pages; the 4 requests want 5 each
+  for (const bool caching : {false, true}) {
+    tiny.prefix_caching = caching;
+    auto small = Make(tiny), large = Make();
+    std::vector<std::shared_ptr<RecordingSink>> sinks;
+    for (int i = 0; i < 4; ++i) {
+      SamplingParams sampling = Mixed(i);
+      sampling.max_tokens = 250;
+      sinks.push_back(Submit(*small, MakeRequest(60 + i, sampling, i)).first);
     }
+    for (int i = 0; i < 4; ++i) {
+      sinks[i]->Wait();
+      SamplingParams sampling = Mixed(i);
+      sampling.max_tokens = 250;
+      EXPECT_EQ(sinks[i]->tokens(), Generate(*large, MakeRequest(60 + i, sampling, i)).tokens[0])
+          << i;
+    }
+    EXPECT_GT(small->Stats().num_preemptions, 0u);
   }
 }
 
