@@ -71,12 +71,23 @@ void TilePage(const PagedAttention& op, const Tile& tile, int64_t page, const Ti
   const int64_t row = token_begin * tile.group, rows = (token_end - token_begin) * tile.group;
   const int64_t count = std::min<int64_t>(kPageTokens, tile.first_position + token_end - first);
 
-  const T* slot = op.pool.as<T>() +
-                  (tile.pages[page] * op.kv_heads + tile.kv_head) * 2 * kPageTokens * head_dim;
-  TransposeKeys(slot, head_dim, scratch.keys);
-  WidenValues(slot + kPageTokens * head_dim, count, head_dim, dp, scratch.values);
-  Product(rows, scratch.q + row * head_dim, head_dim, head_dim, scratch.keys, kPageTokens, nullptr,
-          scratch.scores);
+  const auto slot = [&](int64_t p) {
+    return op.pool.as<T>() +
+           (tile.pages[p] * op.kv_heads + tile.kv_head) * 2 * kPageTokens * head_dim;
+  };
+  const T* keys = slot(page);
+  const T* values = keys + kPageTokens * head_dim;
+  const T* next = first + kPageTokens >= tile.end() ? keys : slot(page + 1);
+  const float* q = scratch.q + row * head_dim;
+  const bool direct = rows <= kDirectRows && head_dim % 16 == 0;
+  if (direct) {
+    DirectScores<kDirectRows>(rows, q, head_dim, keys, values, scratch.scores);
+    PrefetchBytes(next, kPageTokens * head_dim * sizeof(T));
+  } else {
+    TransposeKeys(keys, head_dim, values, scratch.keys);
+    WidenValues(values, count, head_dim, dp, next, scratch.values);
+    Product(rows, q, head_dim, head_dim, scratch.keys, kPageTokens, nullptr, scratch.scores);
+  }
   float alpha[kTileRows];
   for (int64_t r = 0; r < rows; r += kTileRows) {
     const int64_t some = std::min<int64_t>(kTileRows, rows - r);
@@ -87,8 +98,13 @@ void TilePage(const PagedAttention& op, const Tile& tile, int64_t page, const Ti
       alpha[i] = SoftmaxRow(scratch.scores + (r + i) * kPageTokens, low, high,
                             &out.max[row + r + i], &out.den[row + r + i]);
     }
-    Product(some, scratch.scores + r * kPageTokens, kPageTokens, count, scratch.values, dp, alpha,
-            out.acc + (row + r) * dp);
+    const float* p = scratch.scores + r * kPageTokens;
+    float* acc = out.acc + (row + r) * dp;
+    if (direct) {
+      Product(some, p, kPageTokens, count, values, dp, alpha, acc);
+    } else {
+      Product(some, p, kPageTokens, count, scratch.values, dp, alpha, acc);
+    }
   }
 }
 

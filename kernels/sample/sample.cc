@@ -43,15 +43,49 @@ int64_t CollectUntil(const Row& row, float unit, uint64_t* keys, Enough enough) 
   return CollectCandidates(row.logits, row.vocab, -std::numeric_limits<float>::infinity(), keys);
 }
 
-// The `wanted` most likely tokens (fewer if the others are -inf), sorted, into keys; returns how
-// many.
-int64_t Top(const Row& row, int64_t wanted, uint64_t* keys) {
+// Leaves the `wanted` most likely tokens (fewer if the others are -inf) at the front of keys, in
+// any order; returns how many.
+int64_t SelectTop(const Row& row, int64_t wanted, uint64_t* keys) {
   const int64_t found =
       CollectUntil(row, 1.0f, keys, [wanted](int64_t count, float) { return count >= wanted; });
   const int64_t kept = std::min(wanted, found);
   if (kept < found) std::nth_element(keys, keys + kept, keys + found, std::greater<>());
-  std::sort(keys, keys + kept, std::greater<>());
   return kept;
+}
+
+// Where the running sum of weights, taken in descending order of keys, first gets to `target` (or
+// beyond it, if asked). Halving instead of sorting: O(count). Afterwards keys[0 .. index] are the
+// best index + 1, and their weights add up to *sum.
+int64_t Reach(const Row& row, float inv_temperature, int64_t count, double target, bool beyond,
+              Scratch* scratch, double* sum) {
+  constexpr int64_t kSortable = 32;
+  uint64_t* keys = scratch->keys;
+  const auto weigh = [&](int64_t from, int64_t to) {
+    return CandidateWeights(keys + from, to - from, row.max, inv_temperature, scratch->weights);
+  };
+  const auto reached = [=](double x) { return beyond ? x > target : x >= target; };
+  int64_t low = 0, high = count;
+  double below = 0;
+  while (high - low > kSortable) {
+    const int64_t middle = low + (high - low) / 2;
+    std::nth_element(keys + low, keys + middle, keys + high, std::greater<>());
+    const double mass = weigh(low, middle);
+    if (reached(below + mass)) {
+      high = middle;
+    } else {
+      below += mass;
+      low = middle;
+    }
+  }
+  std::sort(keys + low, keys + high, std::greater<>());
+  weigh(low, high);
+  int64_t index = low;
+  *sum = below + scratch->weights[0];
+  // Rounding may leave the target just beyond all: then the last token of any weight is meant.
+  while (index + 1 < high && !reached(*sum) && scratch->weights[index + 1 - low] > 0) {
+    *sum += scratch->weights[++index - low];
+  }
+  return index;
 }
 
 int32_t DrawInIdOrder(const Row& row, float inv_temperature, double uniform, double* blocks) {
@@ -77,34 +111,41 @@ int32_t DrawInIdOrder(const Row& row, float inv_temperature, double uniform, dou
   return static_cast<int32_t>(last);
 }
 
-// Tokens that survive top-k, top-p and min-p, each of which keeps a prefix of the sorted order.
-int64_t Survivors(const SampleRow& p, const Row& row, float inv_temperature, Scratch* scratch) {
+// Brings the tokens that survive top-k, top-p and min-p to the front of the keys; returns how many
+// and the sum of their weights. Each filter keeps a prefix of the descending order.
+int64_t Survivors(const SampleRow& p, const Row& row, float inv_temperature, Scratch* scratch,
+                  double* sum) {
   uint64_t* keys = scratch->keys;
-  float* weights = scratch->weights;
+  const auto weigh = [&](int64_t count) {
+    return CandidateWeights(keys, count, row.max, inv_temperature, scratch->weights);
+  };
   const bool nucleus = p.top_p < 1.0f;
-  int64_t found = 0;
+  int64_t kept = 0;
   double total = 0;
   if (p.top_k > 0 && p.top_k < row.vocab) {
-    found = Top(row, p.top_k, keys);
-    total = CandidateWeights(keys, found, row.max, inv_temperature, weights);
+    kept = SelectTop(row, p.top_k, keys);
+    total = weigh(kept);
   } else {
     if (nucleus) total = SumExp(row.logits, row.vocab, row.max, inv_temperature, nullptr);
     const double min_p_depth = p.min_p > 0 ? -std::log(p.min_p) + 0.01 : INFINITY;
-    found = CollectUntil(row, p.temperature, keys, [&](int64_t count, float depth) {
-      if (depth >= min_p_depth) return true;
-      return nucleus &&
-             CandidateWeights(keys, count, row.max, inv_temperature, weights) >= p.top_p * total;
+    kept = CollectUntil(row, p.temperature, keys, [&](int64_t count, float depth) {
+      return depth >= min_p_depth || (nucleus && weigh(count) >= p.top_p * total);
     });
-    std::sort(keys, keys + found, std::greater<>());
-    CandidateWeights(keys, found, row.max, inv_temperature, weights);
   }
-  double sum = 0;
-  for (int64_t i = 0; i < found; ++i) {
-    if (i > 0 && (weights[i] <= 0 || weights[i] < p.min_p)) return i;  // the best one weighs 1
-    sum += weights[i];
-    if (nucleus && sum >= p.top_p * total) return i + 1;
+  if (nucleus) {
+    kept = Reach(row, inv_temperature, kept, p.top_p * total, false, scratch, sum) + 1;
   }
-  return found;
+  if (p.min_p > 0) {  // relative to the best one, which weighs 1
+    kept = std::partition(keys, keys + kept,
+                          [&](uint64_t key) {
+                            const float logit = CandidateLogit(key);
+                            return logit == row.max ||
+                                   Weight(logit, row.max, inv_temperature) >= p.min_p;
+                          }) -
+           keys;
+  }
+  if (!nucleus || p.min_p > 0) *sum = weigh(kept);
+  return kept;
 }
 
 int32_t Draw(const SampleRow& p, const Row& row, Scratch* scratch) {
@@ -115,12 +156,10 @@ int32_t Draw(const SampleRow& p, const Row& row, Scratch* scratch) {
   const double uniform = PhiloxUniform(p.seed, static_cast<uint64_t>(p.position));
   const bool filtered = (p.top_k > 0 && p.top_k < row.vocab) || p.top_p < 1.0f || p.min_p > 0.0f;
   if (!filtered) return DrawInIdOrder(row, inv_temperature, uniform, scratch->blocks);
-  const int64_t kept = Survivors(p, row, inv_temperature, scratch);
-  double total = 0, below = 0;
-  for (int64_t i = 0; i < kept; ++i) total += scratch->weights[i];
-  int64_t i = 0;
-  while (i + 1 < kept && (below += scratch->weights[i]) <= uniform * total) ++i;
-  return CandidateId(scratch->keys[i]);
+  double sum = 0;
+  const int64_t kept = Survivors(p, row, inv_temperature, scratch, &sum);
+  const int64_t drawn = Reach(row, inv_temperature, kept, uniform * sum, true, scratch, &sum);
+  return CandidateId(scratch->keys[drawn]);
 }
 
 void RecordLogprobs(const SampleRow& p, const Row& row, Scratch* scratch, SampleResult* result) {
@@ -130,7 +169,8 @@ void RecordLogprobs(const SampleRow& p, const Row& row, Scratch* scratch, Sample
   result->chosen.logprob = logprob(row.logits[chosen]);
   result->chosen.rank = static_cast<int32_t>(CountBefore(row.logits, row.vocab, chosen)) + 1;
   if (p.top_logprobs <= 0) return;
-  const int64_t count = Top(row, std::min<int64_t>(p.top_logprobs, row.vocab), scratch->keys);
+  const int64_t count = SelectTop(row, p.top_logprobs, scratch->keys);
+  std::sort(scratch->keys, scratch->keys + count, std::greater<>());
   result->top.reserve(count);
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t key = scratch->keys[i];

@@ -97,8 +97,9 @@ int64_t CollectCandidates(const float* logits, int64_t count, float threshold, u
   const float least = std::max(threshold, std::numeric_limits<float>::lowest());
   const auto bound = hn::Set(d, least);
   int64_t found = 0, i = 0;
-  const auto take = [&](int64_t id) {
-    if (logits[id] >= least) keys[found++] = CandidateKey(logits[id], static_cast<uint32_t>(id));
+  const auto take = [&](int64_t id) {  // no branch: found <= id, so the slot exists either way
+    keys[found] = CandidateKey(logits[id], static_cast<uint32_t>(id));
+    found += logits[id] >= least;
   };
   for (; i + n <= count; i += n) {  // most vectors hold none
     if (hn::AllFalse(d, hn::Ge(hn::LoadU(d, logits + i), bound))) continue;
