@@ -148,7 +148,7 @@ class EngineImpl final : public Engine {
   Inbox inbox_ SERVAL_GUARDED_BY(mutex_);
   bool draining_ SERVAL_GUARDED_BY(mutex_) = false;
   bool stopping_ SERVAL_GUARDED_BY(mutex_) = false;
-  int64_t waiting_ SERVAL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as of the last step
+  int64_t waiting_ SERVAL_GUARDED_BY(mutex_) = 0;  // in the scheduler, as of the last Plan
   RequestHandle next_handle_ SERVAL_GUARDED_BY(mutex_) = 1;
   EngineStats published_ SERVAL_GUARDED_BY(mutex_);
   std::map<std::string, uint64_t> rejected_ SERVAL_GUARDED_BY(mutex_);
@@ -243,6 +243,11 @@ void EngineImpl::RunStep() {
   scheduler_.Expire(now);
   Step& step = scheduler_.Plan(now);
   if (step.empty()) return;
+  {
+    MutexLock lock(
+        &mutex_);  // who was admitted makes room in the queue before the long part of the step
+    waiting_ = scheduler_.waiting();
+  }
   executor_.Run(step);
   scheduler_.Commit(step, Clock::now());
 }
