@@ -1,6 +1,6 @@
-// Characters that Unicode 15 and 16 added, by category, as ranges for the inside of a PCRE2 class: PCRE2 10.42 knows Unicode 14,
-// the tokenizers that models were trained with know 16. In the patterns these stand beside the property they complete.
-// Thread rule: text only.
+// Characters that Unicode 15 and 16 added, by category, as ranges for the inside of a PCRE2 class:
+// PCRE2 10.42 knows Unicode 14, the tokenizers that models were trained with know 16. In the
+// patterns these stand beside the property they complete. Thread rule: text only.
 #pragma once
 
 // clang-format off

@@ -36,7 +36,13 @@ absl::Status ReadEnds(const GgufFile& file, BpeMetadata& metadata) {
     metadata.eos_ids.push_back(id);
   }
   constexpr const char* kAddBos = "tokenizer.ggml.add_bos_token";
-  if (file.Find(kAddBos) != nullptr) metadata.add_bos = file.BoolOr(kAddBos, false);
+  if (const GgufFile::Value* value = file.Find(kAddBos)) {
+    const bool* add_bos = std::get_if<bool>(value);
+    if (add_bos == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(kAddBos, " is not true or false"));
+    }
+    metadata.add_bos = *add_bos;
+  }
   return absl::OkStatus();
 }
 

@@ -182,7 +182,7 @@ GOLDEN = [b"", b" ", b"Hello, world!", b"  leading and   inner", b"tail  ", b"ta
 
 def write_golden(path, oracle):
     with open(path, "w") as out:
-        out.write("// Expected token ids of the default model, by Hugging Face tokenizers. Written by tests/eval/tokenizer_oracle.py.\n"
+        out.write("// Expected token ids of the default model, by Hugging Face tokenizers. Written by\n// tests/eval/tokenizer_oracle.py.\n"
                   "// clang-format off\n#pragma once\n\n#include <cstdint>\n#include <string_view>\n#include <vector>\n\n"
                   "namespace serval {\n\nstruct GoldenLine {\n  std::string_view text;\n  std::vector<int32_t> ids;\n};\n\n"
                   "inline const std::vector<GoldenLine> kGoldenLines = {\n")

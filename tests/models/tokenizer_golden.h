@@ -1,4 +1,5 @@
-// Expected token ids of the default model, by Hugging Face tokenizers. Written by tests/eval/tokenizer_oracle.py.
+// Expected token ids of the default model, by Hugging Face tokenizers. Written by
+// tests/eval/tokenizer_oracle.py.
 // clang-format off
 #pragma once
 
