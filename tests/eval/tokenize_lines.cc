@@ -1,8 +1,9 @@
-// tokenize_lines MODEL.gguf          stdin: lines, each a little-endian uint32 length and that many
-// bytes;
-//                                    stdout: for each a uint32 count and that many int32 token ids.
-// tokenize_lines MODEL.gguf --time   stdin: text; stdout: the best speed of five runs over it, on
-// one core. The C++ side of tokenizer_oracle.py.
+// The C++ side of tokenizer_oracle.py.
+// tokenize_lines MODEL.gguf
+//   stdin: lines, each a little-endian uint32 length and that many bytes;
+//   stdout: for each a uint32 count and that many int32 token ids.
+// tokenize_lines MODEL.gguf --time
+//   stdin: text; stdout: the best speed of five runs over it, on one core.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
