@@ -53,7 +53,7 @@ absl::Status GenerateRpc::Begin(const v1::GenerateRequest& message) {
   format_ = std::move(parsed->format);
   Request& request = parsed->request;
   request.id = id_;
-  request.deadline = ToSteady(context_->deadline());
+  request.deadline = deadline_ = ToSteady(context_->deadline());
   for (int i = 0; i < request.sampling.n; ++i) choices_.emplace_back(i, &format_);
 
   v1::GenerateResponse& header = header_.emplace();
@@ -120,9 +120,14 @@ void GenerateRpc::OnCancel() {
     MutexLock lock(&mutex_);
     client_gone_ = true;
   }
-  // gRPC cancels a call whose deadline has passed, too.
-  const bool late = std::chrono::system_clock::now() >= context_->deadline();
-  CancelInEngine(late ? FinishReason::kDeadline : FinishReason::kCancelled);
+  CancelInEngine(DeadlineHasPassed() ? FinishReason::kDeadline : FinishReason::kCancelled);
+}
+
+// gRPC cancels a call whose deadline has passed, too. The client is the first to see it: what it
+// sends is rounded up, by one per cent at most.
+bool GenerateRpc::DeadlineHasPassed() const {
+  const auto left = deadline_ - std::chrono::steady_clock::now();
+  return left <= std::chrono::milliseconds(10) + (deadline_ - started_) / 50;
 }
 
 void GenerateRpc::OnWriteDone(bool ok) {

@@ -44,6 +44,7 @@ class GenerateRpc : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   absl::Status Begin(const v1::GenerateRequest& message) SERVAL_EXCLUDES(mutex_);
   void Refuse(const absl::Status& status);
   absl::Status Submit(Request request) SERVAL_EXCLUDES(mutex_);
+  bool DeadlineHasPassed() const;
   void CancelInEngine(FinishReason reason) SERVAL_EXCLUDES(mutex_);
 
   // The outbox's half: from the queue to messages.
@@ -62,6 +63,7 @@ class GenerateRpc : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   OutputFormat format_;
   std::string id_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::time_point::max();
 
   // Outbox only, once submitted.
   std::shared_ptr<TokenQueue> queue_;

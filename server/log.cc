@@ -46,8 +46,9 @@ void StartLog(std::string_view level, bool json) {
   auto logger = std::make_shared<spdlog::logger>(
       "serval", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   logger->set_level(spdlog::level::from_str(std::string(level)));
-  logger->set_pattern(json ? R"({"time":"%Y-%m-%dT%T.%eZ","level":"%l",%v)" : "%Y-%m-%d %T.%e %^%l%$ %v",
-                      json ? spdlog::pattern_time_type::utc : spdlog::pattern_time_type::local);
+  logger->set_pattern(
+      json ? R"({"time":"%Y-%m-%dT%T.%eZ","level":"%l",%v)" : "%Y-%m-%d %T.%e %^%l%$ %v",
+      json ? spdlog::pattern_time_type::utc : spdlog::pattern_time_type::local);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
 }

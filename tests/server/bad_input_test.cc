@@ -17,7 +17,7 @@ class BadInputTest : public ServerTest {
     EXPECT_EQ(answer.status.error_code(), code);
     EXPECT_EQ(answer.status.error_message(), message);
     EXPECT_TRUE(answer.messages.empty());
-    EXPECT_EQ(engine_->held(), 0);
+    ExpectIdle();
   }
   void ExpectInvalid(const std::function<void(v1::SamplingParams&)>& spoil,
                      const std::string& message) {
