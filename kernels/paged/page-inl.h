@@ -8,7 +8,6 @@
 #define SERVAL_KERNELS_PAGED_PAGE_INL_H_
 #endif
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/paged/paged.h"
 
@@ -72,20 +71,23 @@ HWY_INLINE void LoadColumns(const T* in, int64_t stride, V* columns) {
   }
 }
 
-// Asks for the `bytes` at p, so that they arrive while something else is computed.
+// Asks the second-level cache for the `bytes` at p, so that they arrive while something else is
+// computed.
 HWY_INLINE void PrefetchBytes(const void* p, int64_t bytes) {
   constexpr int64_t kLine = 64;
-  for (int64_t i = 0; i < bytes; i += kLine) hwy::Prefetch(static_cast<const char*>(p) + i);
+  for (int64_t i = 0; i < bytes; i += kLine) {
+    __builtin_prefetch(static_cast<const char*>(p) + i, 0, 2);
+  }
 }
 
 // keys[i][j] = k[j][i] for the 64 entries of a slot. Entries not yet written give any value; their
-// scores are masked. Meanwhile fetches `ahead`, an array as large as k.
+// scores are masked. Meanwhile fetches the whole slot at `ahead`.
 template <class T>
 void TransposeKeys(const T* k, int64_t head_dim, const T* ahead, float* keys) {
   const hn::ScalableTag<float> d;
   constexpr int64_t kLanes = HWY_MAX_BYTES / 4;
   for (int64_t j = 0; j < kPageTokens; j += kLanes) {
-    PrefetchBytes(ahead + j * head_dim, kLanes * head_dim * sizeof(T));
+    PrefetchBytes(ahead + 2 * j * head_dim, 2 * kLanes * head_dim * sizeof(T));
     const T* from = k + j * head_dim;
     int64_t i = 0;
     for (; i + kLanes <= head_dim; i += kLanes) {
@@ -103,15 +105,12 @@ void TransposeKeys(const T* k, int64_t head_dim, const T* ahead, float* keys) {
   }
 }
 
-// values[j][i] = v[j][i] for entries [0, count); columns beyond head_dim become 0. Meanwhile
-// fetches `ahead`.
+// values[j][i] = v[j][i] for entries [0, count); columns beyond head_dim become 0.
 template <class T>
-void WidenValues(const T* v, int64_t count, int64_t head_dim, int64_t dp, const T* ahead,
-                 float* values) {
+void WidenValues(const T* v, int64_t count, int64_t head_dim, int64_t dp, float* values) {
   const hn::ScalableTag<float> d;
   const int64_t n = hn::Lanes(d);
-  for (int64_t j = 0; j < count; ++j, v += head_dim, ahead += head_dim, values += dp) {
-    PrefetchBytes(ahead, head_dim * sizeof(T));
+  for (int64_t j = 0; j < count; ++j, v += head_dim, values += dp) {
     int64_t i = 0;
     for (; i + n <= head_dim; i += n) hn::Store(LoadAsFloat(d, v + i), d, values + i);
     for (; i < head_dim; ++i) values[i] = ToFloat(v[i]);
@@ -186,8 +185,7 @@ HWY_INLINE void Product(int64_t rows, const float* a, int64_t a_stride, int64_t 
 constexpr int64_t kDirectRows = 8;
 
 // scores[r][j] = sum over i in order of q[r][i] k[j][i], as Product computes them on transposed
-// keys, for rows <= R. REQUIRES: head_dim a multiple of 16. Meanwhile fetches `ahead`, an array as
-// large as k.
+// keys, for rows <= R. REQUIRES: head_dim a multiple of 16. Meanwhile fetches the slot at `ahead`.
 template <int R, class T>
 void DirectScores(int64_t rows, const float* HWY_RESTRICT q, int64_t head_dim,
                   const T* HWY_RESTRICT k, const T* ahead, float* HWY_RESTRICT scores) {
@@ -197,7 +195,7 @@ void DirectScores(int64_t rows, const float* HWY_RESTRICT q, int64_t head_dim,
   const hn::ScalableTag<float> d;
   constexpr int64_t kLanes = HWY_MAX_BYTES / 4;
   for (int64_t j = 0; j < kPageTokens; j += kLanes) {
-    PrefetchBytes(ahead + j * head_dim, kLanes * head_dim * sizeof(T));
+    PrefetchBytes(ahead + 2 * j * head_dim, 2 * kLanes * head_dim * sizeof(T));
     hn::Vec<decltype(d)> sum[R];
     for (int r = 0; r < R; ++r) sum[r] = hn::Zero(d);
     for (int64_t i = 0; i < head_dim; i += kLanes) {

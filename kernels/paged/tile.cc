@@ -81,11 +81,10 @@ void TilePage(const PagedAttention& op, const Tile& tile, int64_t page, const Ti
   const float* q = scratch.q + row * head_dim;
   const bool direct = rows <= kDirectRows && head_dim % 16 == 0;
   if (direct) {
-    DirectScores<kDirectRows>(rows, q, head_dim, keys, values, scratch.scores);
-    PrefetchBytes(next, kPageTokens * head_dim * sizeof(T));
+    DirectScores<kDirectRows>(rows, q, head_dim, keys, next, scratch.scores);
   } else {
-    TransposeKeys(keys, head_dim, values, scratch.keys);
-    WidenValues(values, count, head_dim, dp, next, scratch.values);
+    TransposeKeys(keys, head_dim, next, scratch.keys);
+    WidenValues(values, count, head_dim, dp, scratch.values);
     Product(rows, q, head_dim, head_dim, scratch.keys, kPageTokens, nullptr, scratch.scores);
   }
   float alpha[kTileRows];
