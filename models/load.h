@@ -12,8 +12,8 @@
 namespace serval {
 
 struct LoadOptions {
-  std::string path;     // a .gguf file
-  int threads = 0;      // for repacking
+  std::string path;  // a .gguf file
+  int threads = 0;   // for repacking
   // Called from the loading thread, a few times a second: bytes done, bytes in all.
   std::function<void(int64_t done, int64_t total)> progress;
 };
@@ -25,7 +25,8 @@ struct LoadedModel {
   std::string chat_template;  // Jinja source, may be empty
 };
 
-// Errors: NOT_FOUND (path), INVALID_ARGUMENT (broken or unsupported file: which tensor or key, expected, found).
+// Errors: NOT_FOUND (path), INVALID_ARGUMENT (broken or unsupported file: which tensor or key,
+// expected, found).
 absl::StatusOr<LoadedModel> LoadModel(const LoadOptions& options);
 
 }  // namespace serval
