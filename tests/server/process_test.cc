@@ -118,15 +118,14 @@ TEST_F(ProcessTest, SecondSignalEndsAtOnce) {
   Process server(Args());
   ASSERT_TRUE(server.ReadUntil("ready: gRPC on ")) << server.seen();
   auto stub = Connect(server);
-  // Keeps the server busy for as long as the test may take.
-  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
-  std::vector<std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>>> readers;
-  for (int i = 0; i < 40; ++i) {
-    contexts.push_back(std::make_unique<grpc::ClientContext>());
-    readers.push_back(stub->Generate(contexts.back().get(), Long(50)));
-  }
+  // An answer of a megabyte that nobody reads on: the call stays open.
+  v1::GenerateRequest request = Long(500);
+  request.mutable_sampling()->set_n(4);
+  request.mutable_sampling()->set_logprobs(20);
+  grpc::ClientContext context;
+  auto reader = stub->Generate(&context, request);
   v1::GenerateResponse message;
-  ASSERT_TRUE(readers.front()->Read(&message));
+  ASSERT_TRUE(reader->Read(&message));
   server.Signal(SIGINT);
   ASSERT_TRUE(server.ReadUntil("shutting down"));
   server.Signal(SIGINT);
