@@ -100,7 +100,8 @@ void BpeMerger::Offer(Scratch& scratch, int32_t left) const {
 
 void BpeMerger::Encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const {
   SERVAL_CHECK_LT(word.size(), static_cast<size_t>(std::numeric_limits<int32_t>::max()));
-  auto& [symbols, heap] = scratch;
+  std::vector<Symbol>& symbols = scratch.symbols;
+  std::vector<uint64_t>& heap = scratch.heap;
   symbols.clear();
   heap.clear();
   for (const char byte : word) {
