@@ -22,7 +22,7 @@ Request RandomRequest(std::mt19937& random) {
   }
   SamplingParams& sampling = request.sampling;
   sampling.seed = random();
-  sampling.max_tokens = 1 + random() % 20;
+  sampling.max_tokens = 1 + random() % (random() % 4 == 0 ? 100 : 20);
   sampling.n = random() % 6 == 0 ? 1 + static_cast<int>(random() % 4) : 1;
   sampling.prompt_logprobs = random() % 10 == 0 ? 1 : -1;
   sampling.logprobs = random() % 10 == 0 ? 2 : -1;
@@ -63,7 +63,7 @@ void Client(Engine& engine, int seed, int requests, std::atomic<int>& accepted,
 TEST(EngineFuzz, CancelledAtRandomEveryPoolIsFullAfter) {
   EngineOptions options;
   options.limits = {.max_tokens = 40, .max_sequences = 8, .max_logit_rows = 4, .max_context = 256};
-  options.kv_bytes = 6 * 64 * 64;  // six pages: pre-emption all the time
+  options.kv_bytes = 4 * 64 * 64;  // four pages: one full context, pre-emption all the time
   options.max_queued = 64;
   options.threads = 1;
   FakeModelOptions small;
