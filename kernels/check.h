@@ -1,4 +1,5 @@
-// SERVAL_CHECK: our own bug is fatal, with both values. Never for the world's faults (absl::Status there).
+// SERVAL_CHECK: our own bug is fatal, with both values. Never for the world's faults (absl::Status
+// there).
 #pragma once
 
 #include <cstdio>
@@ -24,18 +25,18 @@ template <class A, class B>
 
 }  // namespace serval::internal
 
-#define SERVAL_CHECK(condition, ...)                                                        \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]]                                                          \
-      ::serval::internal::CheckFailed(__FILE__, __LINE__,                                   \
+#define SERVAL_CHECK(condition, ...)                                                             \
+  do {                                                                                           \
+    if (!(condition)) [[unlikely]]                                                               \
+      ::serval::internal::CheckFailed(__FILE__, __LINE__,                                        \
                                       std::string(#condition) + ::std::string(" " __VA_ARGS__)); \
   } while (0)
 
-#define SERVAL_CHECK_OP(a, op, b)                                                            \
-  do {                                                                                       \
-    const auto& check_a = (a);                                                               \
-    const auto& check_b = (b);                                                               \
-    if (!(check_a op check_b)) [[unlikely]]                                                  \
+#define SERVAL_CHECK_OP(a, op, b)                                                                 \
+  do {                                                                                            \
+    const auto& check_a = (a);                                                                    \
+    const auto& check_b = (b);                                                                    \
+    if (!(check_a op check_b)) [[unlikely]]                                                       \
       ::serval::internal::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, check_a, check_b); \
   } while (0)
 

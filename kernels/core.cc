@@ -7,13 +7,20 @@ namespace serval {
 
 const char* Name(DType type) {
   switch (type) {
-    case DType::kF32: return "f32";
-    case DType::kF16: return "f16";
-    case DType::kBF16: return "bf16";
-    case DType::kI32: return "i32";
-    case DType::kQ4_0: return "q4_0";
-    case DType::kQ4_1: return "q4_1";
-    case DType::kQ8_0: return "q8_0";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kI32:
+      return "i32";
+    case DType::kQ4_0:
+      return "q4_0";
+    case DType::kQ4_1:
+      return "q4_1";
+    case DType::kQ8_0:
+      return "q8_0";
   }
   return "?";
 }
@@ -21,12 +28,17 @@ const char* Name(DType type) {
 int64_t RowBytes(DType type, int64_t elements) {
   switch (type) {
     case DType::kF32:
-    case DType::kI32: return elements * 4;
+    case DType::kI32:
+      return elements * 4;
     case DType::kF16:
-    case DType::kBF16: return elements * 2;
-    case DType::kQ4_0: return elements / 32 * 18;
-    case DType::kQ4_1: return elements / 32 * 20;
-    case DType::kQ8_0: return elements / 32 * 34;
+    case DType::kBF16:
+      return elements * 2;
+    case DType::kQ4_0:
+      return elements / 32 * 18;
+    case DType::kQ4_1:
+      return elements / 32 * 20;
+    case DType::kQ8_0:
+      return elements / 32 * 34;
   }
   return 0;
 }
@@ -96,8 +108,8 @@ float F16ToF32(uint16_t bits) {
     const float value = static_cast<float>(mantissa) * 0x1p-24f;
     return sign ? -value : value;
   }
-  const uint32_t wide = exponent == 31 ? 0x7F800000u | (mantissa << 13)
-                                       : ((exponent + 112) << 23) | (mantissa << 13);
+  const uint32_t wide =
+      exponent == 31 ? 0x7F800000u | (mantissa << 13) : ((exponent + 112) << 23) | (mantissa << 13);
   return std::bit_cast<float>(sign | wide);
 }
 
@@ -107,7 +119,7 @@ uint16_t F32ToF16(float value) {
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return sign | 0x7E00u;   // NaN
   if (magnitude >= 0x477FF000u) return sign | 0x7C00u;  // rounds to infinity
-  if (magnitude < 0x38800000u) {                        // subnormal: add so that the hardware rounds
+  if (magnitude < 0x38800000u) {  // subnormal: add so that the hardware rounds
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded) - 0x3F000000u);
   }

@@ -1,5 +1,6 @@
 // What every op is made of: element types, strided views, and the context a step runs in.
-// Thread rule: a Ctx belongs to the thread that runs the step; ops may use ctx.pool to fan out, and return when done.
+// Thread rule: a Ctx belongs to the thread that runs the step; ops may use ctx.pool to fan out, and
+// return when done.
 #pragma once
 
 #include <array>
@@ -24,7 +25,8 @@ const char* Name(DType type);
 // Bytes of `elements` consecutive elements of one row (a multiple of 32 for the Q types).
 int64_t RowBytes(DType type, int64_t elements);
 
-// A strided view of at most four dimensions. Does not own; strides are in elements; the last dimension is contiguous.
+// A strided view of at most four dimensions. Does not own; strides are in elements; the last
+// dimension is contiguous.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::kF32;

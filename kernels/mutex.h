@@ -1,5 +1,5 @@
-// std::mutex with the annotations clang's -Wthread-safety checks. (absl::Mutex would be opaque to ThreadSanitizer: Debian's
-// library is not instrumented.)
+// std::mutex with the annotations clang's -Wthread-safety checks. (absl::Mutex would be opaque to
+// ThreadSanitizer: Debian's library is not instrumented.)
 #pragma once
 
 #include <chrono>

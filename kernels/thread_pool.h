@@ -1,5 +1,6 @@
-// Workers that spin briefly, then park: a step's ops come microseconds apart, requests seconds apart.
-// Thread rule: ParallelFor is called by one thread at a time (the step's), and that thread works too, as worker 0.
+// Workers that spin briefly, then park: a step's ops come microseconds apart, requests seconds
+// apart. Thread rule: ParallelFor is called by one thread at a time (the step's), and that thread
+// works too, as worker 0.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +20,15 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Calls body(task, worker) once for every task in [0, tasks); returns when all have ended. Tasks are dealt dynamically,
-  // so their results must not depend on the worker (which only selects scratch space, 0 <= worker < threads()).
+  // Calls body(task, worker) once for every task in [0, tasks); returns when all have ended. Tasks
+  // are dealt dynamically, so their results must not depend on the worker (which only selects
+  // scratch space, 0 <= worker < threads()).
   template <class Body>
   void ParallelFor(int64_t tasks, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
-    RunTasks(tasks, const_cast<void*>(static_cast<const void*>(&body)),
-             [](void* self, int64_t task, int worker) { (*static_cast<Plain*>(self))(task, worker); });
+    RunTasks(
+        tasks, const_cast<void*>(static_cast<const void*>(&body)),
+        [](void* self, int64_t task, int worker) { (*static_cast<Plain*>(self))(task, worker); });
   }
 
  private:

@@ -148,8 +148,10 @@ void ReadRope(const GgufFile& file, ConfigReader& in, ModelConfig& config) {
   const double scale = LinearScaling(file, in);
   const std::vector<float> factors = RopeFactors(file, rotary / 2, in);
   for (int64_t pair = 0; pair < rotary / 2; ++pair) {
-    const double turns =
-        std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(rotary));
+    // Rounded to fp32 where Hugging Face rounds: the power, then its reciprocal.
+    const auto power = static_cast<float>(
+        std::pow(base, 2.0 * static_cast<double>(pair) / static_cast<double>(rotary)));
+    const float turns = 1.0f / power;
     config.inv_freq.push_back(
         static_cast<float>(turns / scale / (factors.empty() ? 1.0f : factors[pair])));
   }

@@ -29,13 +29,22 @@ void MultiplyFloats(const float* HWY_RESTRICT x, int64_t x_stride, const std::by
     VF sums[kRows];
     HWY_UNROLL(8)
     for (int row = 0; row < kRows; ++row) sums[row] = hn::Zero(df);
-    for (int64_t i = 0; i < in; ++i, weights += kPanelRows) {
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(weights) + kPrefetchBytes);
-      const VF w = LoadWeights(weights);
+    // Block by block: a rounding error grows with the length of its chain of additions.
+    for (int64_t begin = 0; begin < in; begin += kBlock) {
+      VF block[kRows];
       HWY_UNROLL(8)
-      for (int row = 0; row < kRows; ++row) {
-        sums[row] = hn::MulAdd(hn::Set(df, x[row * x_stride + i]), w, sums[row]);
+      for (int row = 0; row < kRows; ++row) block[row] = hn::Zero(df);
+      const int64_t end = std::min<int64_t>(begin + kBlock, in);
+      for (int64_t i = begin; i < end; ++i, weights += kPanelRows) {
+        __builtin_prefetch(reinterpret_cast<const std::byte*>(weights) + kPrefetchBytes);
+        const VF w = LoadWeights(weights);
+        HWY_UNROLL(8)
+        for (int row = 0; row < kRows; ++row) {
+          block[row] = hn::MulAdd(hn::Set(df, x[row * x_stride + i]), w, block[row]);
+        }
       }
+      HWY_UNROLL(8)
+      for (int row = 0; row < kRows; ++row) sums[row] = hn::Add(sums[row], block[row]);
     }
     HWY_UNROLL(8)
     for (int row = 0; row < kRows; ++row) StoreSums(sums[row], out, row, lane);

@@ -1,8 +1,8 @@
 // y_i = x W_i^T (+ y_i): up to three weights over one input (fused q, k, v; gate, up), which is
-// quantised once. Default on the CPU: activations to int8 per block of 32 with an fp32 scale, int8
-// dot products, fp32 accumulation over blocks in order. ctx.exact: fp32 activations times
-// dequantised weights. Each output depends on its own row of x alone and is summed in one fixed
-// order: batch invariant.
+// quantised once. Default on the CPU: activations to 16-bit integers per block of 32 with an fp32
+// scale, two int8 dot products (high and low bytes), fp32 accumulation over blocks in order.
+// ctx.exact: fp32 activations times dequantised weights. Each output depends on its own row of x
+// alone and is summed in one fixed order: batch invariant.
 #pragma once
 
 #include <array>

@@ -88,15 +88,21 @@ HWY_INLINE VF AddBlock(VF sums, const VU8* HWY_RESTRICT w, VF scale, VF minimum,
                        int row) {
   const DF df;
   const DI di;
-  const auto* scales = reinterpret_cast<const float*>(x + kRows * kBlock);
+  const auto* scales = reinterpret_cast<const float*>(x + kRows * 2 * kBlock);
   const auto* scaled_sums = scales + kRows;
   const auto* negated_sums = reinterpret_cast<const int32_t*>(scaled_sums + kRows);
-  VI dot = hn::Zero(di);
+  VI high = hn::Zero(di);
+  VI low = hn::Zero(di);
   if constexpr (!kFormat.has_min) {  // sum((q - zero) * x) = sum(q * x) - zero * sum(x)
-    dot = hn::ShiftLeft<kFormat.zero_log2>(hn::Set(di, negated_sums[row]));
+    low = hn::ShiftLeft<kFormat.zero_log2>(hn::Set(di, negated_sums[row]));
   }
+  x += row * 2 * kBlock;
   HWY_UNROLL(8)
-  for (int g = 0; g < 8; ++g) dot = Dot<kFormat.bits>(dot, w[g], x + row * kBlock + 4 * g);
+  for (int g = 0; g < 8; ++g) {
+    high = Dot<kFormat.bits>(high, w[g], x + 4 * g);
+    low = Dot<kFormat.bits>(low, w[g], x + kBlock + 4 * g);
+  }
+  const VI dot = hn::Add(hn::ShiftLeft<8>(high), low);
   sums = hn::MulAdd(hn::ConvertTo(df, dot), hn::Mul(scale, hn::Set(df, scales[row])), sums);
   if constexpr (kFormat.has_min) {
     sums = hn::MulAdd(minimum, hn::Set(df, scaled_sums[row]), sums);
@@ -134,12 +140,16 @@ void MultiplyQuants(const std::byte* HWY_RESTRICT tile, const std::byte* HWY_RES
   }
 }
 
+// 127 * 256: its high byte is 127, so no low byte can carry it over.
+constexpr float kLargestQuant = 32512.0f;
+
 struct QuantisedBlock {
   float scale;
   int32_t sum;
 };
 
-// 32 floats to int8 by their largest magnitude / 127. What is not finite makes the scale NaN, so
+// 32 floats to 16-bit integers by their largest magnitude / 32512, as bytes: the high ones, then
+// the low ones, x = 256 high + low with both signed. What is not finite makes the scale NaN, so
 // that it reaches the output.
 HWY_INLINE QuantisedBlock QuantiseBlock(const float* HWY_RESTRICT x, int8_t* HWY_RESTRICT to) {
   const DF df;
@@ -154,28 +164,30 @@ HWY_INLINE QuantisedBlock QuantiseBlock(const float* HWY_RESTRICT x, int8_t* HWY
   }
   const float amax = hn::GetLane(hn::MaxOfLanes(df, largest));
   if (!hn::AllFalse(df, hn::IsNaN(total))) {
-    std::memset(to, 0, kBlock);
+    std::memset(to, 0, 2 * kBlock);
     return {std::numeric_limits<float>::quiet_NaN(), 0};
   }
   // Below 1e-30 the quotient could overflow; such a block is zero.
-  const VF inverse = hn::Set(df, amax > 1e-30f ? 127.0f / amax : 0.0f);
+  const VF inverse = hn::Set(df, amax > 1e-30f ? kLargestQuant / amax : 0.0f);
   VI sum = hn::Zero(di);
   for (int i = 0; i < kBlock; i += kLanes) {
     const VI quants = hn::NearestInt(hn::Mul(hn::LoadU(df, x + i), inverse));
     sum = hn::Add(sum, quants);
-    hn::StoreU(hn::DemoteTo(d8, quants), d8, to + i);
+    const VI high = hn::ShiftRight<8>(hn::Add(quants, hn::Set(di, 128)));
+    hn::StoreU(hn::DemoteTo(d8, high), d8, to + i);
+    hn::StoreU(hn::DemoteTo(d8, hn::Sub(quants, hn::ShiftLeft<8>(high))), d8, to + kBlock + i);
   }
-  return {amax / 127.0f, hn::GetLane(hn::SumOfLanes(di, sum))};
+  return {amax / kLargestQuant, hn::GetLane(hn::SumOfLanes(di, sum))};
 }
 
 void QuantiseTile(const float* x, int64_t x_stride, int rows, int64_t in, std::byte* tile) {
   for (int64_t block = 0; block < in / kBlock; ++block, tile += rows * kTileRowBlockBytes) {
     auto* quants = reinterpret_cast<int8_t*>(tile);
-    auto* scales = reinterpret_cast<float*>(tile + rows * kBlock);
+    auto* scales = reinterpret_cast<float*>(tile + rows * 2 * kBlock);
     auto* negated_sums = reinterpret_cast<int32_t*>(scales + 2 * rows);
     for (int row = 0; row < rows; ++row) {
       const auto [scale, sum] =
-          QuantiseBlock(x + row * x_stride + block * kBlock, quants + row * kBlock);
+          QuantiseBlock(x + row * x_stride + block * kBlock, quants + row * 2 * kBlock);
       scales[row] = scale;
       scales[rows + row] = scale * static_cast<float>(sum);
       negated_sums[row] = -sum;

@@ -28,10 +28,12 @@ struct TileOut {
   bool accumulate = false;
 };
 
-// A tile of quantised x is, for each block of 32 inputs: int8 q[rows][32], f32 scale[rows], f32
-// scale * sum(q) [rows] (for the weights' minimums), i32 -sum(q) [rows] (for their zero points).
-// All addresses of the inner loop are one pointer + a constant.
-inline constexpr int kTileRowBlockBytes = kBlock + 3 * 4;
+// A tile of quantised x is, for each block of 32 inputs: int8 q[rows][2][32] (high and low bytes of
+// 16-bit integers: two int8 dot products; with high bytes alone the default model's mean KL against
+// fp32 was 2.7e-3), f32 scale[rows], f32 scale * sum(q) [rows] (for the weights' minimums), i32
+// -sum(q) [rows] (for their zero points). All addresses of the inner loop are one pointer + a
+// constant.
+inline constexpr int kTileRowBlockBytes = 2 * kBlock + 3 * 4;
 
 struct QuantTiles {
   using Quantise = void (*)(const float* x, int64_t x_stride, int rows, int64_t in,

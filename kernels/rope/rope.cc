@@ -58,7 +58,7 @@ void FillTables(int32_t position, const float* inv_freq, int64_t pairs, float sc
     HWY_ALIGN double angle[HWY_MAX_BYTES / 8] = {}, c[HWY_MAX_BYTES / 8], s[HWY_MAX_BYTES / 8];
     const int64_t count = std::min(n, pairs - p);
     for (int64_t i = 0; i < count; ++i) {
-      angle[i] = static_cast<double>(position) * static_cast<double>(inv_freq[p + i]);
+      angle[i] = static_cast<float>(position) * inv_freq[p + i];
     }
     auto cv = hn::Zero(d), sv = hn::Zero(d);
     CosSin(d, hn::Load(d, angle), &cv, &sv);

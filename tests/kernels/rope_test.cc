@@ -48,7 +48,7 @@ std::vector<double> Reference(const std::vector<float>& x, const std::vector<int
         const bool halves = c.layout == RopeLayout::kHalves;
         const size_t i = base + (halves ? p : 2 * p);
         const size_t j = halves ? i + c.pairs : i + 1;
-        const double angle = double{inv_freq[p]} * positions[t];
+        const double angle = inv_freq[p] * static_cast<float>(positions[t]);
         y[i] = scale * (x[i] * std::cos(angle) - x[j] * std::sin(angle));
         y[j] = scale * (x[j] * std::cos(angle) + x[i] * std::sin(angle));
       }

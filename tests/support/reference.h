@@ -110,16 +110,17 @@ inline TestWeight RandomWeight(DType dtype, int64_t out, int64_t in, uint32_t se
   return weight;
 }
 
-// A row as MatMul's default path sees it: int8 per block of 32, scale = largest magnitude / 127.
+// A row as MatMul's default path sees it: 16-bit integers per block of 32, scale = largest
+// magnitude / 32512.
 inline std::vector<double> RoundToInt8Blocks(const float* x, int64_t in) {
   std::vector<double> rounded(in);
   for (int64_t block = 0; block < in; block += 32) {
     float largest = 0;
     for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(x[block + i]));
-    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+    const float inverse = largest > 0 ? 32512.0f / largest : 0.0f;
     for (int i = 0; i < 32; ++i) {
       rounded[block + i] =
-          static_cast<double>(std::nearbyintf(x[block + i] * inverse)) * (largest / 127.0f);
+          static_cast<double>(std::nearbyintf(x[block + i] * inverse)) * (largest / 32512.0f);
     }
   }
   return rounded;
