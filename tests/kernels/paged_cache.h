@@ -70,27 +70,22 @@ class PagedCache {
       Slice(v_[part.seq], part, heads_.kv, &v);
     }
     const int64_t tokens = begin.back(), seqs = static_cast<int64_t>(parts.size());
-    PageTable table;
-    table.pages = TensorView(pages.data(), DType::kI32, {seqs, max_pages_});
-    table.query_begin = TensorView(begin.data(), DType::kI32, {seqs + 1});
-    table.past = TensorView(past.data(), DType::kI32, {seqs});
+    const PageTable table{.pages = {pages.data(), DType::kI32, {seqs, max_pages_}},
+                          .query_begin = {begin.data(), DType::kI32, {seqs + 1}},
+                          .past = {past.data(), DType::kI32, {seqs}}};
     const TensorView pool(pool_.data(), dtype_, {slots_, 2, kPageTokens, heads_.dim});
-    PagedAppend append;
-    append.k = TensorView(k.data(), DType::kF32, {tokens, heads_.kv, heads_.dim});
-    append.v = TensorView(v.data(), DType::kF32, {tokens, heads_.kv, heads_.dim});
-    append.pool = pool;
-    append.table = table;
-    Run(ctx, append);
+    Run(ctx, PagedAppend{.k = {k.data(), DType::kF32, {tokens, heads_.kv, heads_.dim}},
+                         .v = {v.data(), DType::kF32, {tokens, heads_.kv, heads_.dim}},
+                         .pool = pool,
+                         .table = table});
     std::vector<float> out(q.size(), -7.0f);
-    PagedAttention attention;
-    attention.q = TensorView(q.data(), DType::kF32, {tokens, heads_.q, heads_.dim});
-    attention.out = TensorView(out.data(), DType::kF32, {tokens, heads_.q, heads_.dim});
-    attention.pool = pool;
-    attention.table = table;
-    attention.kv_heads = heads_.kv;
-    attention.scale = scale();
-    attention.window = window;
-    Run(ctx, attention);
+    Run(ctx, PagedAttention{.q = {q.data(), DType::kF32, {tokens, heads_.q, heads_.dim}},
+                            .pool = pool,
+                            .table = table,
+                            .out = {out.data(), DType::kF32, {tokens, heads_.q, heads_.dim}},
+                            .kv_heads = heads_.kv,
+                            .scale = scale(),
+                            .window = window});
     return out;
   }
 
