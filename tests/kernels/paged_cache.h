@@ -1,5 +1,4 @@
-// A paged cache for tests: random keys and values of several sequences, their pages dealt in
-// shuffled order.
+// A paged cache for tests: random keys and values of several sequences, pages dealt in any order.
 #pragma once
 
 #include <algorithm>
@@ -28,11 +27,11 @@ class PagedCache {
  public:
   PagedCache(Heads heads, std::vector<int> lengths, DType dtype = DType::kF32, uint32_t seed = 1)
       : heads_(heads), lengths_(std::move(lengths)), dtype_(dtype) {
-    max_pages_ = 0;
     int total = 0;
     for (int length : lengths_) {
-      max_pages_ = std::max(max_pages_, (length + kPageTokens - 1) / kPageTokens);
-      total += (length + kPageTokens - 1) / kPageTokens;
+      const int pages = (length + kPageTokens - 1) / kPageTokens;
+      max_pages_ = std::max(max_pages_, pages);
+      total += pages;
     }
     std::vector<int32_t> order(total);
     std::iota(order.begin(), order.end(), 0);
@@ -40,8 +39,8 @@ class PagedCache {
     pages_.assign(std::max<size_t>(1, lengths_.size() * max_pages_), -1);
     int next = 0;
     for (size_t s = 0; s < lengths_.size(); ++s) {
-      for (int p = 0; p * kPageTokens < lengths_[s]; ++p)
-        pages_[s * max_pages_ + p] = order[next++];
+      int32_t* row = &pages_[s * max_pages_];
+      for (int p = 0; p * kPageTokens < lengths_[s]; ++p) row[p] = order[next++];
       const int64_t kv = int64_t{lengths_[s]} * heads.kv * heads.dim;
       q_.push_back(Normals(int64_t{lengths_[s]} * heads.q * heads.dim, seed * 100 + s * 3));
       k_.push_back(Normals(kv, seed * 100 + s * 3 + 1));
@@ -103,12 +102,11 @@ class PagedCache {
     return out;
   }
 
-  // Element i of token `position`'s key (which = 0) or value (1), as stored.
+  // Element i of token `position`'s key (which = 0) or value (1).
   float Stored(int seq, int position, int head, int which, int i) const {
     const int64_t page = pages_[seq * max_pages_ + position / kPageTokens];
-    const int64_t slot = page * heads_.kv + head;
-    return Load(pool_, dtype_,
-                ((slot * 2 + which) * kPageTokens + position % kPageTokens) * heads_.dim + i);
+    const int64_t row = ((page * heads_.kv + head) * 2 + which) * kPageTokens;
+    return Load(pool_, dtype_, (row + position % kPageTokens) * heads_.dim + i);
   }
   const std::vector<float>& keys(int seq) const { return k_[seq]; }
   const std::vector<float>& values(int seq) const { return v_[seq]; }
