@@ -90,7 +90,10 @@ absl::Status ValidateRequest(const Request& request, const ModelInfo& model,
   }
   // Before the ids: a prompt of millions of tokens is refused without reading it.
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt > limits.max_context || sampling.max_tokens > limits.max_context - prompt) {
+  // What only scores its prompt may fill the context: the one token it draws is not stored.
+  const bool scores_only = sampling.prompt_logprobs >= 0 && sampling.max_tokens == 1;
+  const int64_t room = limits.max_context - prompt + (scores_only ? 1 : 0);
+  if (prompt > limits.max_context || sampling.max_tokens > room) {
     return absl::OutOfRangeError(absl::StrCat("the prompt has ", prompt,
                                               " tokens and max_tokens is ", sampling.max_tokens,
                                               ", but the context is ", limits.max_context,

@@ -47,7 +47,8 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const v1::GenerateRequest& mess
       status = CheckItMayFit(message.text(), model);
     }
     if (!status.ok()) return status;
-    ids = model.tokenizer->Encode(message.text(), message.add_special_tokens());
+    ids = model.tokenizer->Encode(
+        message.text(), !message.has_add_special_tokens() || message.add_special_tokens());
   }
   if (ids.empty()) {
     return absl::InvalidArgumentError("prompt is empty; allowed: at least one token");

@@ -18,7 +18,8 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 absl::Status TokenizeText(const v1::TokenizeRequest& request, const ServedModel& model,
                           v1::TokenizeResponse& response) {
   if (absl::Status status = CheckText("text", request.text()); !status.ok()) return status;
-  const auto ids = model.tokenizer->Encode(request.text(), request.add_special_tokens());
+  const auto ids = model.tokenizer->Encode(
+      request.text(), !request.has_add_special_tokens() || request.add_special_tokens());
   response.mutable_ids()->Add(ids.begin(), ids.end());
   response.set_count(static_cast<int32_t>(ids.size()));
   response.set_max_model_len(model.engine->options().limits.max_context);

@@ -165,7 +165,6 @@ FlagSet GenerateFlags(GenerateOptions& options) {
   FlagSet flags("serval generate [--prompt TEXT | --prompt-file FILE] [FLAGS]",
                 "Sends a prompt to a serval-server and prints the text as it comes.\n"
                 "Example: serval generate --chat --prompt 'Why is the sky blue?'");
-  options.request.set_add_special_tokens(true);
   AddPromptFlags(flags, options);
   AddLengthFlags(flags, *options.request.mutable_sampling());
   AddSamplingFlags(flags, *options.request.mutable_sampling());

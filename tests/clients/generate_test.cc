@@ -62,7 +62,7 @@ TEST_F(Generate, PrintsTheTextAndOneNewline) {
   EXPECT_EQ(result.out, "Hello wörld\n");
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(Sent().text(), "Say hello");
-  EXPECT_TRUE(Sent().add_special_tokens());
+  EXPECT_FALSE(Sent().has_add_special_tokens());
   EXPECT_FALSE(Sent().sampling().has_max_tokens());
 }
 
@@ -106,7 +106,7 @@ TEST_F(Generate, EveryFlagReachesTheRequest) {
   ASSERT_EQ(result.code, kOk) << result.err;
   v1::GenerateRequest want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
-    model: "m" tokens { ids: [1, 2, 3] } echo: true add_special_tokens: true
+    model: "m" tokens { ids: [1, 2, 3] } echo: true
     request_id: "id" priority: -3 cache_salt: "salt" truncate_prompt_tokens: 9
     sampling {
       temperature: 0.5 top_k: -1 top_p: 0.9 min_p: 0.1 repetition_penalty: 1.1
@@ -126,6 +126,7 @@ TEST_F(Generate, ChatIsChatMl) {
   EXPECT_EQ(Sent().text(),
             "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
             "Face<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_TRUE(Sent().has_add_special_tokens());
   EXPECT_FALSE(Sent().add_special_tokens());
   EXPECT_EQ(Sent().sampling().max_tokens(), 512);
 }

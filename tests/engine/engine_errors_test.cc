@@ -100,6 +100,14 @@ TEST(Refusals, Prompts) {
             absl::OutOfRangeError("the prompt has 85 tokens and max_tokens is 16, but the context "
                                   "is 100 tokens: shorten the prompt or lower max_tokens"));
   EXPECT_EQ(Refused([](Request& r) { r.prompt.assign(84, 1); }), absl::OkStatus());
+  const auto scores = [](Request& r, int64_t prompt, int64_t max_tokens) {
+    r.prompt.assign(prompt, 1);
+    r.sampling.max_tokens = max_tokens;
+    r.sampling.prompt_logprobs = 0;
+  };
+  EXPECT_EQ(Refused([&](Request& r) { scores(r, 100, 1); }), absl::OkStatus());
+  EXPECT_EQ(Refused([&](Request& r) { scores(r, 100, 2); }).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(Refused([&](Request& r) { scores(r, 101, 1); }).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(Refused([](Request& r) {
               r.sampling.max_tokens = std::numeric_limits<int64_t>::max();
             }).code(),

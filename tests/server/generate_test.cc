@@ -194,7 +194,6 @@ TEST_F(ServerTest, TokenPromptIsUsedAsItIs) {
   Start();
   v1::GenerateRequest request;
   request.mutable_tokens()->add_ids(FakeTokenizer::kHello);
-  request.set_add_special_tokens(true);
   ASSERT_TRUE(Generate(request).status.ok());
   EXPECT_THAT(engine_->last_request().prompt, ElementsAre(FakeTokenizer::kHello));
 }
@@ -202,7 +201,7 @@ TEST_F(ServerTest, TokenPromptIsUsedAsItIs) {
 TEST_F(ServerTest, EveryFieldReachesTheEngine) {
   Start();
   v1::GenerateRequest request = Ask("x", 9);
-  request.set_add_special_tokens(true);
+  request.clear_add_special_tokens();  // the default: true
   request.set_request_id("mine");
   request.set_priority(-3);
   request.set_cache_salt("pepper");

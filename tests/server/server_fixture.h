@@ -82,6 +82,7 @@ class ServerTest : public testing::Test {
   static v1::GenerateRequest Ask(const std::string& prompt, int max_tokens) {
     v1::GenerateRequest request;
     request.set_text(prompt);
+    request.set_add_special_tokens(false);
     request.mutable_sampling()->set_max_tokens(max_tokens);
     return request;
   }
