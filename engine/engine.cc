@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/executor.h"
+#include "engine/memory/available_memory.h"
 #include "engine/memory/make_banks.h"
-#include "engine/memory/mapping.h"
 #include "engine/memory/memory_plan.h"
 #include "engine/scheduler.h"
 #include "engine/validate.h"
@@ -244,8 +244,8 @@ void EngineImpl::RunStep() {
   Step& step = scheduler_.Plan(now);
   if (step.empty()) return;
   {
-    MutexLock lock(
-        &mutex_);  // who was admitted makes room in the queue before the long part of the step
+    // Who was admitted makes room in the queue before the long part of the step.
+    MutexLock lock(&mutex_);
     waiting_ = scheduler_.waiting();
   }
   executor_.Run(step);

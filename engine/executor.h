@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "engine/memory/bank.h"
-#include "engine/memory/mapping.h"
 #include "engine/model.h"
 #include "engine/step.h"
 #include "kernels/core.h"
+#include "kernels/mapping.h"
 #include "kernels/thread_pool.h"
 #include "kernels/workspace.h"
 

@@ -1,7 +1,5 @@
 #include "kernels/workspace.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 
 namespace serval {
@@ -13,20 +11,15 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 }  // namespace
 
-// Anonymous pages: zero until touched, and only touched ones are resident.
-Workspace::Workspace(size_t bytes) : bytes_(std::max(RoundUp(bytes), kAlignment)) {
-  void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  SERVAL_CHECK(base != MAP_FAILED, "no address space for the workspace");
-  base_ = static_cast<std::byte*>(base);
+Workspace::Workspace(size_t bytes)
+    : memory_(static_cast<int64_t>(std::max(RoundUp(bytes), kAlignment))) {
+  SERVAL_CHECK(memory_.data() != nullptr, "no address space for the workspace");
 }
 
-Workspace::~Workspace() { munmap(base_, bytes_); }
-
-void* Workspace::TakeBytes(size_t bytes) {
-  const size_t size = RoundUp(bytes);
-  SERVAL_CHECK_LE(size, bytes_ - used_);
-  std::byte* taken = base_ + used_;
+void* Workspace::TakeBytes(size_t wanted) {
+  const size_t size = RoundUp(wanted);
+  SERVAL_CHECK_LE(size, bytes() - used_);
+  std::byte* taken = memory_.data() + used_;
   used_ += size;
   peak_ = std::max(peak_, used_);
   return taken;

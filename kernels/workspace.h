@@ -3,17 +3,15 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <memory>
 
 #include "kernels/check.h"
+#include "kernels/mapping.h"
 
 namespace serval {
 
 class Workspace {
  public:
-  explicit Workspace(size_t bytes);  // zero-filled on demand by the kernel, 64-byte aligned
-  ~Workspace();
+  explicit Workspace(size_t bytes);  // fatal when the system refuses them
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
@@ -22,14 +20,14 @@ class Workspace {
   T* Take(size_t count) {
     return static_cast<T*>(TakeBytes(count * sizeof(T)));
   }
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return static_cast<size_t>(memory_.bytes()); }
   size_t peak() const { return peak_; }
 
  private:
   friend class WorkspaceScope;
-  void* TakeBytes(size_t bytes);
-  std::byte* base_ = nullptr;
-  size_t bytes_ = 0, used_ = 0, peak_ = 0;
+  void* TakeBytes(size_t wanted);
+  Mapping memory_;
+  size_t used_ = 0, peak_ = 0;
 };
 
 // Everything taken while this lives is given back when it ends.

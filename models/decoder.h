@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "engine/memory/mapping.h"
 #include "engine/model.h"
+#include "kernels/mapping.h"
 #include "models/block.h"
 #include "models/config.h"
 #include "models/weights.h"

@@ -44,7 +44,7 @@ absl::StatusOr<MappedFile> MappedFile::FromDescriptor(int fd, const std::string&
     return absl::InvalidArgumentError(absl::StrCat(path, ": the file is empty"));
   void* data = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) return OpenError(path, errno);
-  return MappedFile(static_cast<std::byte*>(data), info.st_size);
+  return MappedFile(Mapping(data, info.st_size));
 }
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
@@ -55,15 +55,12 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   return file;
 }
 
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
-
 void MappedFile::DropPages(const void* data, int64_t bytes) const {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) & ~(page - 1);
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(page - 1);
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t offset = static_cast<const std::byte*>(data) - mapping_.data();
+  const int64_t begin = (offset + page - 1) / page * page;
+  const int64_t end = (offset + bytes) / page * page;
+  if (begin < end) madvise(mapping_.data() + begin, end - begin, MADV_DONTNEED);
 }
 
 }  // namespace serval

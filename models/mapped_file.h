@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "kernels/mapping.h"
 
 namespace serval {
 
@@ -18,27 +19,18 @@ class MappedFile {
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile() = default;
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-  MappedFile& operator=(MappedFile&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
 
-  const std::byte* data() const { return data_; }
-  int64_t bytes() const { return bytes_; }
+  const std::byte* data() const { return mapping_.data(); }
+  int64_t bytes() const { return mapping_.bytes(); }
   // The whole pages inside [data, data + bytes) leave resident memory; they are read again when
   // touched.
   void DropPages(const void* data, int64_t bytes) const;
 
  private:
-  MappedFile(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  explicit MappedFile(Mapping mapping) : mapping_(std::move(mapping)) {}
   static absl::StatusOr<MappedFile> FromDescriptor(int fd, const std::string& path);
 
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;
+  Mapping mapping_;
 };
 
 }  // namespace serval

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/memory/mapping.h"
 #include "kernels/gemm/weight.h"
+#include "kernels/mapping.h"
 #include "kernels/thread_pool.h"
 #include "models/config.h"
 #include "models/gguf.h"

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "engine/memory/bank.h"
 #include "engine/memory/bank_config.h"
-#include "engine/memory/mapping.h"
 #include "engine/memory/page_pool.h"
+#include "kernels/mapping.h"
 #include "kernels/paged/paged.h"
 
 namespace serval {

@@ -107,7 +107,7 @@ TEST(Workspace, TakesAlignedAndGivesBackByScope) {
 TEST(WorkspaceDeathTest, TooSmallIsOurBug) {
   Workspace workspace(128);
   workspace.Take<uint8_t>(64);
-  EXPECT_DEATH(workspace.Take<uint8_t>(65), "size <= bytes_ - used_");
+  EXPECT_DEATH(workspace.Take<uint8_t>(65), "size <= bytes.. - used_");
 }
 
 }  // namespace

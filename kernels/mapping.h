@@ -1,5 +1,5 @@
-// A big anonymous mapping: pages never touched cost no resident memory. Thread rule: none; owns its
-// bytes.
+// Memory taken from the system in whole pages and given back by scope: pages never touched cost no
+// resident memory. Thread rule: none; owns its bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@ class Mapping {
  public:
   Mapping() = default;
   explicit Mapping(int64_t bytes);  // zero-filled; data() is null when the system refuses
+  // Takes over what mmap returned.
+  Mapping(void* data, int64_t bytes) : data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
   ~Mapping();
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -28,9 +30,5 @@ class Mapping {
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };
-
-// Bytes the process may still take: the machine's available memory, or what the control group
-// leaves, whichever is less.
-int64_t AvailableMemory();
 
 }  // namespace serval

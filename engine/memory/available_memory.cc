@@ -1,6 +1,4 @@
-#include "engine/memory/mapping.h"
-
-#include <sys/mman.h>
+#include "engine/memory/available_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -18,19 +16,6 @@ int64_t NumberIn(const char* path, int64_t fallback) {
 }
 
 }  // namespace
-
-Mapping::Mapping(int64_t bytes) {
-  if (bytes <= 0) return;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) return;
-  data_ = static_cast<std::byte*>(data);
-  bytes_ = bytes;
-}
-
-Mapping::~Mapping() {
-  if (data_ != nullptr) munmap(data_, bytes_);
-}
 
 int64_t AvailableMemory() {
   constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
