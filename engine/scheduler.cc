@@ -73,8 +73,7 @@ void Scheduler::Admit(TimePoint now) {
     waiting_.erase(waiting_.begin());
     Start(sequence);
     RequestState& request = *sequence.request;
-    // The tokens a request may yet draw: no allocation when it draws them.
-    sequence.tokens.reserve(request.request.prompt.size() + request.request.sampling.max_tokens);
+    sequence.ReserveTokens();
     if (request.first_scheduled != TimePoint{}) continue;  // came back from pre-emption
     request.first_scheduled = now;
     stats_.request_queue_time.Observe(std::chrono::duration<double>(now - request.arrival).count());

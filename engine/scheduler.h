@@ -102,8 +102,8 @@ class Scheduler {
   std::unordered_map<RequestHandle, std::unique_ptr<RequestState>> requests_;
   std::set<Sequence*, RunsBeforeByPointer> waiting_;
   std::vector<Sequence*> running_;  // in order
-  std::vector<std::unique_ptr<RequestState>>
-      ended_;  // kept until the step that refers to them is over
+  // Kept until the step that refers to them is over.
+  std::vector<std::unique_ptr<RequestState>> ended_;
   TimePoint next_deadline_ = TimePoint::max();
   bool preempted_ = false;  // in the Plan under way
 

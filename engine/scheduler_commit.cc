@@ -93,7 +93,7 @@ void Scheduler::Fork(Sequence& carrier) {
   request.forked = true;
   for (Sequence& choice : request.choices) {
     if (&choice == &carrier || choice.finished) continue;
-    choice.tokens.reserve(request.request.prompt.size() + request.request.sampling.max_tokens);
+    choice.ReserveTokens();
     choice.tokens = carrier.tokens;
     bool room = true;
     for (size_t b = 0; b < banks_.size() && room; ++b) {

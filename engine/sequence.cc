@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/memory/block_keys.h"
+
 namespace serval {
 
 int64_t Sequence::prompt_size() const {
@@ -12,6 +14,12 @@ int64_t Sequence::prompt_size() const {
 
 std::span<const int32_t> Sequence::output() const {
   return std::span(tokens).subspan(request->request.prompt.size());
+}
+
+void Sequence::ReserveTokens() {
+  const int64_t most = prompt_size() + request->request.sampling.max_tokens;
+  tokens.reserve(most);
+  keys.reserve(most / kBlockTokens);
 }
 
 RequestState::RequestState(RequestHandle handle, Request from, TimePoint arrival, size_t banks)
@@ -50,6 +58,7 @@ void UpdateBanned(Sequence& sequence, std::span<const int32_t> eos) {
   const std::span<const int32_t> output = sequence.output();
   auto& banned = sequence.banned;
   banned.clear();
+  banned.reserve(eos.size() + sampling.stop_token_ids.size() + sampling.bad_words.size());
   if (static_cast<int64_t>(output.size()) < sampling.min_tokens) {
     if (!sampling.ignore_eos) banned.assign(eos.begin(), eos.end());
     banned.insert(banned.end(), sampling.stop_token_ids.begin(), sampling.stop_token_ids.end());

@@ -43,6 +43,8 @@ struct Sequence {
   int64_t remaining() const { return size() - computed; }
   int64_t prompt_size() const;
   std::span<const int32_t> output() const;
+  // Room for all tokens it may yet draw, and their keys: drawing them allocates nothing.
+  void ReserveTokens();
 };
 
 struct RequestState {

@@ -94,10 +94,17 @@ std::string TensorView::ToString() const {
 
 void CheckShape(const char* field, const TensorView& view, DType dtype,
                 std::initializer_list<int64_t> shape) {
+  CheckShape("", field, view, dtype, shape);
+}
+
+void CheckShape(const char* op, const char* field, const TensorView& view, DType dtype,
+                std::initializer_list<int64_t> shape) {
   const TensorView want(nullptr, dtype, shape);
-  if (view.dtype != dtype || view.rank != want.rank || view.shape != want.shape) [[unlikely]] {
-    internal::CheckFailed(field, 0, "shape is " + view.ToString() + ", must be " + want.ToString());
-  }
+  if (view.dtype == dtype && view.rank == want.rank && view.shape == want.shape) [[likely]]
+    return;
+  const std::string name = std::string(op) + (*op == '\0' ? "" : ".") + field;
+  internal::CheckFailed(name.c_str(), 0,
+                        "shape is " + view.ToString() + ", must be " + want.ToString());
 }
 
 float F16ToF32(uint16_t bits) {

@@ -57,8 +57,11 @@ struct TensorView {
   std::string ToString() const;  // "f32[3,64]"
 };
 
-// Checks used by the Validate functions; `field` names the op's field in the message.
+// Checks used by the Validate functions, which run in every step: nothing is allocated unless one
+// fails. `field` names the op's field in the message; fields that several ops share come with `op`.
 void CheckShape(const char* field, const TensorView& view, DType dtype,
+                std::initializer_list<int64_t> shape);
+void CheckShape(const char* op, const char* field, const TensorView& view, DType dtype,
                 std::initializer_list<int64_t> shape);
 
 // What an op runs in.

@@ -82,6 +82,7 @@ bool PagedBank::Reserve(Holding& holding, int64_t new_tokens) {
   const int64_t tokens = holding.tokens + new_tokens;
   if (tokens <= holding.reserved) return true;
   SERVAL_CHECK_LE(tokens, max_pages_ * kPageTokens);
+  holding.pages.reserve(max_pages_);  // once: steps then allocate nothing
   const int64_t missing = PagesFor(tokens) - static_cast<int64_t>(holding.pages.size());
   if (!pages_.Take(missing, holding.pages)) return false;
   holding.reserved = static_cast<int64_t>(holding.pages.size()) * kPageTokens;
@@ -152,6 +153,7 @@ int64_t PagedBank::Match(std::span<const BlockKey> keys) const {
 void PagedBank::Adopt(Holding& holding, std::span<const BlockKey> keys, int64_t tokens) {
   SERVAL_CHECK(holding.pages.empty(), "only an empty holding adopts");
   SERVAL_CHECK_EQ(tokens % kPageTokens, 0);
+  holding.pages.reserve(max_pages_);
   for (int64_t i = 0; i < tokens / kPageTokens; ++i) {
     const int32_t page = pages_.Find(keys[i]);
     SERVAL_CHECK_GE(page, 0);

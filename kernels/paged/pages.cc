@@ -1,22 +1,19 @@
 #include "kernels/paged/pages.h"
 
-#include <string>
-
 namespace serval {
 
 void ValidatePages(const char* op, const TensorView& pool, const PageTable& table, int64_t kv_heads,
                    int64_t head_dim) {
-  const auto field = [op](const char* name) { return std::string(op) + "." + name; };
   SERVAL_CHECK(pool.dtype == DType::kF32 || pool.dtype == DType::kF16 || pool.dtype == DType::kBF16,
                "a pool is f32, f16 or bf16");
-  CheckShape(field("pool").c_str(), pool, pool.dtype, {pool.dim(0), 2, kPageTokens, head_dim});
+  CheckShape(op, "pool", pool, pool.dtype, {pool.dim(0), 2, kPageTokens, head_dim});
   SERVAL_CHECK(pool.dense());
   SERVAL_CHECK_EQ(pool.dim(0) % kv_heads, 0);
   SERVAL_CHECK_EQ(table.past.rank, 1);
   const int64_t seqs = table.past.dim(0);
-  CheckShape(field("table.past").c_str(), table.past, DType::kI32, {seqs});
-  CheckShape(field("table.query_begin").c_str(), table.query_begin, DType::kI32, {seqs + 1});
-  CheckShape(field("table.pages").c_str(), table.pages, DType::kI32, {seqs, table.pages.dim(1)});
+  CheckShape(op, "table.past", table.past, DType::kI32, {seqs});
+  CheckShape(op, "table.query_begin", table.query_begin, DType::kI32, {seqs + 1});
+  CheckShape(op, "table.pages", table.pages, DType::kI32, {seqs, table.pages.dim(1)});
 }
 
 void CheckTable(const PageTable& table, int64_t tokens) {
