@@ -2,24 +2,9 @@
 
 #include <cstring>
 
-#include "kernels/thread_pool.h"
+#include "kernels/rows.h"
 
 namespace serval {
-namespace {
-
-// Below this many floats waking the workers costs more than they save.
-constexpr int64_t kSerialFloats = 16 << 10;
-
-template <class Body>
-void ForEachRow(const Ctx& ctx, const TensorView& y, Body body) {
-  if (y.elements() > kSerialFloats) {
-    ctx.pool->ParallelFor(y.dim(0), [&](int64_t row, int) { body(row); });
-  } else {
-    for (int64_t row = 0; row < y.dim(0); ++row) body(row);
-  }
-}
-
-}  // namespace
 
 void Validate(const Embed& op) {
   SERVAL_CHECK_EQ(op.ids.rank, 1);
@@ -32,11 +17,14 @@ void Validate(const Embed& op) {
 
 void RunOnCpu(const Ctx& ctx, const Embed& op) {
   const auto* ids = op.ids.as<int32_t>();
-  ForEachRow(ctx, op.y, [&](int64_t token) {
-    float* y = op.y.row<float>(token);
-    DequantiseRow(op.table, ids[token], y);  // checks the id
-    if (op.scale == 1.0f) return;
-    for (int64_t i = 0; i < op.table.in; ++i) y[i] *= op.scale;
+  constexpr int64_t kElementWork = 2;  // a conversion and a store
+  ForRows(ctx, op.y.dim(0), op.table.in * kElementWork, [&](int64_t begin, int64_t end) {
+    for (int64_t token = begin; token < end; ++token) {
+      float* y = op.y.row<float>(token);
+      DequantiseRow(op.table, ids[token], y);  // checks the id
+      if (op.scale == 1.0f) continue;
+      for (int64_t i = 0; i < op.table.in; ++i) y[i] *= op.scale;
+    }
   });
 }
 
@@ -55,10 +43,12 @@ void Validate(const GatherRows& op) {
 
 void RunOnCpu(const Ctx& ctx, const GatherRows& op) {
   const auto* rows = op.rows.as<int32_t>();
-  ForEachRow(ctx, op.y, [&](int64_t i) {
-    SERVAL_CHECK_GE(rows[i], 0);
-    SERVAL_CHECK_LT(rows[i], op.x.dim(0));
-    std::memcpy(op.y.row<float>(i), op.x.row<float>(rows[i]), op.x.dim(1) * sizeof(float));
+  ForRows(ctx, op.y.dim(0), op.y.dim(1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      SERVAL_CHECK_GE(rows[i], 0);
+      SERVAL_CHECK_LT(rows[i], op.x.dim(0));
+      std::memcpy(op.y.row<float>(i), op.x.row<float>(rows[i]), op.x.dim(1) * sizeof(float));
+    }
   });
 }
 
