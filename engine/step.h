@@ -29,8 +29,7 @@ struct StepBatch {
 struct Step {
   std::vector<int32_t> tokens, positions;
   std::vector<StepSequence> sequences;
-  std::vector<int32_t>
-      rows;  // indices into tokens: rows whose logits are wanted; n > 1 repeats one
+  std::vector<int32_t> rows;          // tokens whose logits are wanted, by index; n > 1 repeats one
   std::vector<SampleRow> samples;     // one a row; spans stay valid until Commit
   std::vector<SampleResult> results;  // the executor's answer, one a row; may be longer
 

@@ -69,8 +69,8 @@ class GenerateRpc : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   std::shared_ptr<TokenQueue> queue_;
   TokenBatch batch_;
   std::vector<ChoiceStream> choices_;
-  std::optional<v1::GenerateResponse>
-      header_;  // what identifies the call: goes with the first message
+  // What identifies the call: goes with the first message.
+  std::optional<v1::GenerateResponse> header_;
   std::deque<v1::GenerateResponse> ready_;
   v1::GenerateResponse writing_message_;
   std::optional<grpc::Status> final_status_;

@@ -16,9 +16,8 @@ namespace serval {
 using KindOptions = std::map<std::string, std::string, std::less<>>;
 
 struct BankConfig {
-  std::vector<AttentionShape>
-      layers;                     // of the model's layers, those that this bank serves, in order
-  DType kv_dtype = DType::kBF16;  // f32, f16 or bf16
+  std::vector<AttentionShape> layers;  // those of the model's that this bank serves, in order
+  DType kv_dtype = DType::kBF16;       // f32, f16 or bf16
   StepLimits limits;
   KindOptions options;
   int index = 0;      // the bank's place in every StepSequence::holdings

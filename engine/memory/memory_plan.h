@@ -1,8 +1,8 @@
 // Which kind of memory each layer keeps its past in: the operator's --memory-plan, parsed, and the
 // table of bytes it costs.
 //   plan   := clause (';' clause)*          default=paged; layers[0,4-7]=paged
-//   clause := ('default' | 'layers[' range (',' range)* ']') '=' kind (':' key '=' value (',' key
-//   '=' value)*)?
+//   clause := ('default' | 'layers[' range (',' range)* ']') '=' kind (':' option (',' option)*)?
+//   range  := layer | layer '-' layer        option := key '=' value
 // Later clauses win. Layers that no clause names take the default, which is "paged" when not given.
 // Thread rule: pure functions, any thread.
 #pragma once

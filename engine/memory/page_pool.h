@@ -53,9 +53,8 @@ class PagePool {
   void Forget(int32_t page);  // out of the index
 
   std::vector<Node> nodes_;
-  std::vector<int32_t> free_;  // a stack: pages touched already are taken first
-  std::vector<int32_t>
-      buckets_;  // hash index, chained through the nodes: publishing allocates nothing
+  std::vector<int32_t> free_;     // a stack: pages touched already are taken first
+  std::vector<int32_t> buckets_;  // chained through the nodes: publishing allocates nothing
   int32_t oldest_ = kNone, newest_ = kNone;
   int32_t held_ = 0, cached_ = 0;
 };

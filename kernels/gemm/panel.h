@@ -5,10 +5,11 @@
 // type. Quantised: for each block of 32 inputs
 //     16 scales f16 | 16 minimums f16 (q4_1 only) | quants
 // where the quants are 64-byte vectors of 16 outputs x 4 inputs, unsigned bytes:
-//     q8_0  8 vectors, vector g holds inputs 4g .. 4g+3 with 128 added (so that the weight is the
-//     unsigned side of vpdpbusd) q4_x  4 vectors, vector g holds inputs 4g .. 4g+3 in the low
-//     nibbles and 16+4g .. 16+4g+3 in the high ones (GGUF's own
-//           nibble order, so that packing only moves words).
+//     q8_0: 8 vectors; vector g holds inputs 4g .. 4g+3 with 128 added, so that the weight is the
+//     unsigned side of vpdpbusd.
+//
+//     q4_x: 4 vectors; vector g holds inputs 4g .. 4g+3 in the low nibbles and 16+4g .. 16+4g+3 in
+//     the high ones: GGUF's own nibble order, so that packing only moves words.
 #pragma once
 
 #include <cstddef>

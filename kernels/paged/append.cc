@@ -35,8 +35,9 @@ void Narrow(const float* in, int64_t count, hwy::bfloat16_t* out) {
 
 void Narrow(const float* in, int64_t count, hwy::float16_t* out) {
   int64_t i = 0;
-#if HWY_MAX_BYTES >= 32  // the conversion instruction rounds to nearest even; its emulation below
-                         // AVX2 does not promise to
+#if HWY_MAX_BYTES >= 32
+  // The conversion instruction rounds to nearest even; its emulation below AVX2 does not promise
+  // to.
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> dh;
   const int64_t n = hn::Lanes(d);

@@ -16,8 +16,7 @@ inline constexpr int kSplitEntries = 512;
 // Which entries each sequence of the step sees. All i32.
 struct PageTable {
   TensorView pages;        // [seqs, max_pages]; row s lists the pages of sequence s in order
-  TensorView query_begin;  // [seqs + 1]; tokens [query_begin[s], query_begin[s+1]) of the step
-                           // belong to sequence s
+  TensorView query_begin;  // [seqs + 1]; sequence s has the step's tokens from [s] up to [s + 1]
   TensorView past;         // [seqs]; tokens of sequence s stored before this step
 };
 
@@ -30,8 +29,7 @@ struct PagedAppend {
 struct PagedAttention {
   TensorView q;     // f32 [tokens, q_heads, head_dim]
   TensorView pool;  // f32|f16|bf16 [slots, 2, 64, head_dim]; holds the step's own tokens already
-  PageTable table;  // token i of sequence s (i-th of this step) sees entries [max(0, p - window +
-                    // 1), p], p = past + i
+  PageTable table;  // the i-th token of a sequence sees [max(0, p - window + 1), p], p = past + i
   TensorView out;   // f32 [tokens, q_heads, head_dim], output
   int kv_heads = 1;
   float scale = 1.0f;

@@ -12,8 +12,7 @@ namespace serval {
 enum class RopeLayout : uint8_t { kInterleaved, kHalves };
 
 struct Rope {
-  TensorView
-      x;  // f32 [tokens, heads, head_dim], in place; only the first 2 * pairs of head_dim turn
+  TensorView x;          // f32 [tokens, heads, head_dim], in place; the first 2 * pairs turn
   TensorView positions;  // i32 [tokens]
   TensorView inv_freq;   // f32 [pairs]
   RopeLayout layout = RopeLayout::kHalves;

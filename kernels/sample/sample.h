@@ -31,8 +31,8 @@ struct SampleRow {
   std::span<const int32_t> prompt;  // token ids
   std::span<const int32_t> output;
   std::span<const std::pair<int32_t, float>> logit_bias;
-  std::span<const int32_t>
-      banned;  // ids that must not come now (bad words completed, stop ids before min_tokens)
+  // Ids that must not come now (bad words completed, stop ids before min_tokens).
+  std::span<const int32_t> banned;
   uint64_t seed = 0;
   int64_t position = 0;   // index of the token being drawn, in the whole sequence
   int top_logprobs = -1;  // -1: none; 0: of the drawn token; n: and of the n most likely
@@ -53,6 +53,7 @@ struct Sample {
 
 void Validate(const Sample& op);
 void RunOnCpu(const Ctx& ctx, const Sample& op);
+// Worst case, whatever the rows' parameters.
 int64_t SampleWorkspaceBytes(int64_t vocab, int threads);
 
 }  // namespace serval
