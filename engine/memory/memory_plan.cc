@@ -29,8 +29,10 @@ class PlanParser {
       for (const int layer : target) named[layer] = kind;
     } while (Take(';'));
     if (Peek() != '\0') return Error("';' or the end");
-    std::vector<LayerPlan> plan;
-    for (auto& layer : named) plan.push_back(layer ? *layer : fallback.value_or(LayerPlan{}));
+    std::vector<LayerPlan> plan(named.size(), fallback.value_or(LayerPlan{}));
+    for (size_t i = 0; i < named.size(); ++i) {
+      if (named[i]) plan[i] = *std::move(named[i]);
+    }
     return plan;
   }
 

@@ -159,11 +159,10 @@ HWY_INLINE void ProductColumns(int64_t rows, const float* a, int64_t a_stride, i
     ProductBlock<decltype(count)::value, V>(a + r * a_stride, a_stride, depth, b, b_stride,
                                             alpha == nullptr ? nullptr : alpha + r,
                                             c + r * c_stride, c_stride);
-    r += decltype(count)::value;
   };
-  while (rows - r >= 6) block(std::integral_constant<int, 6>());
-  while (rows - r >= 3) block(std::integral_constant<int, 3>());
-  while (rows - r >= 1) block(std::integral_constant<int, 1>());
+  for (; r + 6 <= rows; r += 6) block(std::integral_constant<int, 6>());
+  for (; r + 3 <= rows; r += 3) block(std::integral_constant<int, 3>());
+  for (; r < rows; ++r) block(std::integral_constant<int, 1>());
 }
 
 template <class T>
