@@ -1,5 +1,6 @@
 #include "kernels/sample/penalties.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace serval {
@@ -13,9 +14,11 @@ int32_t CheckedId(int32_t id, int64_t vocab) {
 
 // Each token once, however often it came: counts says how often, and that it is still to do.
 void Penalise(const SampleRow& row, int64_t vocab, float* logits, uint32_t* counts) {
+  // A penalty near 0 may ask for more than a float holds.
   const auto repeat = [&](int32_t id) {
     float& x = logits[id];
-    x = x > 0 ? x / row.repetition_penalty : x * row.repetition_penalty;
+    x = x > 0 ? std::min(x / row.repetition_penalty, std::numeric_limits<float>::max())
+              : x * row.repetition_penalty;
   };
   for (int32_t id : row.output) ++counts[CheckedId(id, vocab)];
   for (int32_t id : row.prompt) {

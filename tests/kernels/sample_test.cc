@@ -254,6 +254,18 @@ TEST(Sample, PenaltiesFollowTheirFormulas) {
   }
 }
 
+TEST(Sample, TheSmallestRepetitionPenaltyStaysFinite) {
+  TestCtx test;
+  const std::vector<int32_t> prompt = {1, 2};
+  SampleRow row;
+  row.temperature = 0;
+  row.repetition_penalty = std::numeric_limits<float>::denorm_min();
+  row.prompt = prompt;
+  const SampleResult result = Sampled(test.ctx, {3, 2, 1, -4}, {row}).front();
+  EXPECT_TRUE(result.finite);
+  EXPECT_EQ(result.chosen.token, 1);
+}
+
 TEST(Sample, LogprobsRanksAndTopsAreExact) {
   TestCtx test;
   const int vocab = 49152;
