@@ -14,6 +14,17 @@ double Seconds(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+// What OnDone says of a request that ended early.
+absl::Status StatusOf(const RequestState& request, FinishReason reason) {
+  if (reason == FinishReason::kStop) return absl::OkStatus();
+  if (reason != FinishReason::kDeadline) return absl::CancelledError("the request was cancelled");
+  if (request.first_scheduled == TimePoint{}) {
+    return absl::DeadlineExceededError("the deadline passed while waiting");
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "the deadline passed after ", request.usage.completion_tokens, " generated tokens"));
+}
+
 }  // namespace
 
 void Scheduler::Commit(const Step& step, TimePoint now) {
@@ -154,9 +165,7 @@ void Scheduler::Cancel(RequestHandle handle, FinishReason reason, int choice, Ti
   if (found == requests_.end()) return;
   RequestState& request = *found->second;
   if (choice < 0) {
-    absl::Status status;
-    if (reason != FinishReason::kStop) status = absl::CancelledError("the request was cancelled");
-    EndRequest(request, reason, std::move(status), now);
+    EndRequest(request, reason, StatusOf(request, reason), now);
   } else if (choice < static_cast<int>(request.choices.size()) &&
              !request.choices[choice].finished) {
     EndChoice(request.choices[choice], reason, now);
@@ -182,14 +191,7 @@ void Scheduler::Expire(TimePoint now) {
     }
   }
   for (RequestState* request : late) {
-    EndRequest(
-        *request, FinishReason::kDeadline,
-        absl::DeadlineExceededError(absl::StrCat(
-            "the deadline passed ", request->first_scheduled == TimePoint{} ? "while waiting" : "",
-            request->first_scheduled == TimePoint{}
-                ? ""
-                : absl::StrCat("after ", request->usage.completion_tokens, " generated tokens"))),
-        now);
+    EndRequest(*request, FinishReason::kDeadline, StatusOf(*request, FinishReason::kDeadline), now);
   }
 }
 

@@ -247,6 +247,24 @@ TEST(Scheduler, DeadlinesWaitingAndRunning) {
   rig.scheduler->CheckConservation();
 }
 
+TEST(Scheduler, ADeadlineThatTheServerSawFirstSaysSo) {
+  Rig rig(
+      {.limits = {.max_tokens = 16, .max_sequences = 1, .max_logit_rows = 4, .max_context = 64}});
+  Request request;
+  request.prompt = {1, 2};
+  request.sampling = Tokens(30);
+  auto running = rig.Add(request);
+  auto waiting = rig.Add(request);
+  for (int i = 0; i < 3; ++i) rig.StepOnce();
+  for (const RequestHandle handle : {1, 2}) {
+    rig.scheduler->Cancel(handle, FinishReason::kDeadline, -1, rig.now());
+  }
+  EXPECT_EQ(running->status(),
+            absl::DeadlineExceededError("the deadline passed after 3 generated tokens"));
+  EXPECT_EQ(waiting->status(), absl::DeadlineExceededError("the deadline passed while waiting"));
+  rig.scheduler->CheckConservation();
+}
+
 TEST(Scheduler, NotFiniteFailsThatRequestAlone) {
   Rig rig;
   SamplingParams two = Tokens(3);
