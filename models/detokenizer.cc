@@ -54,6 +54,7 @@ Detokenizer::Detokenizer(const Tokenizer* tokenizer, DetokenizerOptions options)
 
 bool Detokenizer::Push(int32_t token, std::string& out) {
   SERVAL_CHECK(!stopped_, "token pushed after a stop string");
+  ++pushed_;
   if (options_.skip_special && tokenizer_->IsSpecial(token)) return false;
   pending_ += tokenizer_->TokenBytes(token);
   return Release(out, false);
@@ -66,14 +67,15 @@ void Detokenizer::Flush(std::string& out) {
 bool Detokenizer::Release(std::string& out, bool final) {
   std::string text;
   const size_t cut_off = AppendValidUtf8(pending_, !final, text);
-  const Found stop = FindStop(text, options_.stop);
+  const bool searching = pushed_ > options_.min_tokens;
+  const Found stop = searching ? FindStop(text, options_.stop) : Found();
   if (stop.end != std::string_view::npos) {
     out.append(text, 0, options_.include_stop ? stop.end : stop.begin);
     pending_.clear();
     stopped_ = true;
     return true;
   }
-  const size_t held = final ? 0 : HeldBack(text, options_.stop, longest_stop_);
+  const size_t held = final || !searching ? 0 : HeldBack(text, options_.stop, longest_stop_);
   out.append(text, 0, text.size() - held);
   pending_ = text.substr(text.size() - held) + pending_.substr(pending_.size() - cut_off);
   return false;

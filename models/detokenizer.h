@@ -15,6 +15,7 @@ struct DetokenizerOptions {
   std::vector<std::string> stop;  // stop strings, none empty
   bool include_stop = false;      // keep the stop string in the text
   bool skip_special = true;
+  int64_t min_tokens = 0;  // the text of so many first tokens takes no part in stop strings
 };
 
 class Detokenizer {
@@ -34,6 +35,7 @@ class Detokenizer {
   const Tokenizer* tokenizer_;
   DetokenizerOptions options_;
   size_t longest_stop_ = 0;
+  int64_t pushed_ = 0;   // tokens
   std::string pending_;  // bytes not shown yet
   bool stopped_ = false;
 };

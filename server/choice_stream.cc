@@ -45,9 +45,10 @@ ChoiceStream::ChoiceStream(int index, const OutputFormat* format)
     : index_(index),
       format_(format),
       // The stop string is kept here in any case, to tell which one it was.
-      detokenizer_(
-          format->tokenizer,
-          {.stop = format->stop, .include_stop = true, .skip_special = format->skip_special}) {
+      detokenizer_(format->tokenizer, {.stop = format->stop,
+                                       .include_stop = true,
+                                       .skip_special = format->skip_special,
+                                       .min_tokens = format->min_tokens}) {
   Restart();
   delta_.set_text(format->echo);
   fresh_ = !format->echo.empty();

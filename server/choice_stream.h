@@ -20,6 +20,7 @@ struct OutputFormat {
   std::vector<int32_t> stop_token_ids;
   std::vector<int32_t> end_tokens;  // the model's own; empty when they are ignored
   bool include_stop = false;
+  int64_t min_tokens = 0;  // no stop string ends a choice earlier
   bool skip_special = true;
   bool return_token_ids = false;
   std::string echo;  // text that comes before the output

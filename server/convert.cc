@@ -82,11 +82,17 @@ absl::StatusOr<OutputFormat> ParseFormat(const v1::GenerateRequest& message,
   if (message.sampling().has_skip_special_tokens()) {
     format.skip_special = message.sampling().skip_special_tokens();
   }
+  format.min_tokens = sampling.min_tokens;
   format.return_token_ids = message.return_token_ids();
   return format;
 }
 
 }  // namespace
+
+bool IsRequestId(std::string_view id) {
+  return !id.empty() && id.size() <= kMaxIdBytes &&
+         std::all_of(id.begin(), id.end(), [](char c) { return c > 32 && c < 127; });
+}
 
 absl::Status CheckText(const std::string& field, std::string_view text) {
   if (text.size() > kMaxPromptBytes) {

@@ -125,6 +125,19 @@ TEST(Detokenizer, TakesTheEarliestEndThenTheEarliestStart) {
   EXPECT_EQ(StreamTexts({"xabc"}, {"abc", "c"}, true).text, "xabc");
 }
 
+TEST(Detokenizer, FirstTokensTakeNoPartInStopStrings) {
+  const TableTokenizer tokenizer({"E", "ND", "x\xE2", "\x82\xAC", "<s>"}, 4);
+  const auto text = [&](int64_t min_tokens, const std::vector<int32_t>& ids) {
+    return Stream(tokenizer, {.stop = {"END", "€"}, .min_tokens = min_tokens}, ids).text;
+  };
+  EXPECT_EQ(text(0, {0, 1, 0, 1}), "");
+  EXPECT_EQ(text(1, {0, 1, 0, 1, 0}), "END");  // "E" is shown at once and not part of a stop
+  EXPECT_EQ(text(2, {0, 1, 0, 1, 0}), "END");
+  EXPECT_EQ(text(4, {0, 1, 0, 1}), "ENDEND");
+  EXPECT_EQ(text(2, {4, 4, 0, 1}), "");  // special tokens count
+  EXPECT_EQ(text(1, {2, 3, 0}), "x");    // a character counts where it ends
+}
+
 TEST(Detokenizer, StopStringsMeetRepairedText) {
   EXPECT_EQ(StreamTexts({"a\xC3",
                          "\xA9"

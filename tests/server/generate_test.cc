@@ -77,6 +77,16 @@ TEST_F(ServerTest, StopStringMayBeKept) {
   EXPECT_EQ(Generate(request).text.at(0), "one two");
 }
 
+TEST_F(ServerTest, NoStopStringBeforeMinTokens) {
+  Start(Saying("one two one two"));
+  v1::GenerateRequest request = Ask("count", 15);
+  request.mutable_sampling()->add_stop("two");
+  request.mutable_sampling()->set_min_tokens(8);
+  const Answer answer = Generate(request);
+  EXPECT_EQ(answer.text.at(0), "one two one ");
+  EXPECT_EQ(answer.last.at(0).stop_string(), "two");
+}
+
 TEST_F(ServerTest, TextThatMayBecomeAStopStringIsShownWhenItDoesNot) {
   Start(Saying("STO then ST"));
   v1::GenerateRequest request = Ask("x", 33);
