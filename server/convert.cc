@@ -14,9 +14,7 @@ namespace {
 constexpr size_t kMaxIdBytes = 128;
 
 absl::Status CheckRequestId(const std::string& id) {
-  const bool printable =
-      std::all_of(id.begin(), id.end(), [](char c) { return c > 32 && c < 127; });
-  if (printable && id.size() <= kMaxIdBytes) return absl::OkStatus();
+  if (id.empty() || IsRequestId(id)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("request_id of ", id.size(),
                    " bytes; allowed: at most 128 printable ASCII characters without spaces"));

@@ -28,6 +28,9 @@ struct ParsedRequest {
 absl::StatusOr<ParsedRequest> ParseGenerate(const v1::GenerateRequest& message,
                                             const ServedModel& model, uint64_t random_seed);
 
+// Whether a request may be called so: 1 to 128 printable ASCII characters without spaces.
+bool IsRequestId(std::string_view id);
+
 // Names `field` and the byte offset where `text` stops being UTF-8, or the limit on its size.
 absl::Status CheckText(const std::string& field, std::string_view text);
 // Names `field`, the id and its index when one is not a token of the model.

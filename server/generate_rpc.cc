@@ -41,7 +41,8 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateRpc::Start(
 }
 
 absl::Status GenerateRpc::Begin(const v1::GenerateRequest& message) {
-  id_ = message.request_id().empty() ? MakeRequestId() : message.request_id();
+  // What is no name is refused below, and kept out of the log.
+  id_ = IsRequestId(message.request_id()) ? message.request_id() : MakeRequestId();
   const auto model = state_->Find(message.model());
   if (!model.ok()) return model.status();
   model_ = *model;

@@ -53,15 +53,34 @@ void StartLog(std::string_view level, bool json) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+std::string TextLine(std::string_view message, std::string_view request_id) {
+  std::string line;
+  const auto append = [&line](std::string_view text) {
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte != 0x7F) {
+        line += c;
+      } else {
+        line += fmt::format("\\x{:02X}", byte);
+      }
+    }
+  };
+  if (!request_id.empty()) {
+    line += '[';
+    append(request_id);
+    line += "] ";
+  }
+  append(message);
+  return line;
+}
+
 void Log(LogLevel level, std::string_view message, std::string_view request_id) {
   spdlog::logger* logger = spdlog::default_logger_raw();
   if (!logger->should_log(ToSpdlog(level))) return;
   if (log_json) {
     logger->log(ToSpdlog(level), "{}", JsonTail(message, request_id));
-  } else if (request_id.empty()) {
-    logger->log(ToSpdlog(level), "{}", message);
   } else {
-    logger->log(ToSpdlog(level), "[{}] {}", request_id, message);
+    logger->log(ToSpdlog(level), "{}", TextLine(message, request_id));
   }
 }
 

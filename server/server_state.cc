@@ -17,6 +17,9 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Of a name that a client made up: a status that does not fit gRPC's metadata would be lost.
+constexpr size_t kMaxShownName = 256;
+
 uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -59,8 +62,9 @@ absl::StatusOr<const ServedModel*> ServerState::Find(const std::string& name) {
   const ServedModel* model = model_;
   if (!name.empty() && name != model->name) {
     admission_.CountRejected("unknown_model");
-    return absl::NotFoundError(absl::StrCat(
-        "model '", name, "' is not served here; this server serves '", model->name, "'"));
+    return absl::NotFoundError(absl::StrCat("model '", name.substr(0, kMaxShownName),
+                                            "' is not served here; this server serves '",
+                                            model->name, "'"));
   }
   return model;
 }

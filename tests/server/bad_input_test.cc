@@ -83,6 +83,10 @@ TEST_F(BadInputTest, UnknownModel) {
   request.set_model("gpt-5");
   ExpectRefused(request, StatusCode::NOT_FOUND,
                 "model 'gpt-5' is not served here; this server serves 'fake'");
+  request.set_model(std::string(1 << 20, 'm'));
+  ExpectRefused(
+      request, StatusCode::NOT_FOUND,
+      "model '" + std::string(256, 'm') + "' is not served here; this server serves 'fake'");
 }
 
 TEST_F(BadInputTest, RequestId) {

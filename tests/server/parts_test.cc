@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "server/admission.h"
+#include "server/convert.h"
+#include "server/log.h"
 #include "server/model_path.h"
 #include "server/outbox.h"
 #include "server/progress.h"
@@ -35,6 +37,18 @@ TEST(ProgressTest, LineShowsBytesRateAndTimeLeft) {
       "Loading m  25% [######                  ] 25.0 MiB of 100.0 MiB, 50.0 MiB/s, 1.5 s left");
   EXPECT_EQ(ProgressLine("x", 0, 0, 0),
             "x   0% [                        ] 0 B of 0 B, 0 B/s, 0.0 s left");
+}
+
+TEST(LogTest, ARequestCannotFakeALine) {
+  EXPECT_EQ(TextLine("done", ""), "done");
+  EXPECT_EQ(TextLine("done: äß", "gen-1"), "[gen-1] done: äß");
+  EXPECT_EQ(TextLine("model 'a\nb\x1B[31m\x7F'", "x\r\ny"),
+            "[x\\x0D\\x0Ay] model 'a\\x0Ab\\x1B[31m\\x7F'");
+  EXPECT_TRUE(IsRequestId("gen-1"));
+  for (const std::string& id :
+       {std::string(), std::string("a b"), std::string("a\nb"), std::string(129, 'a')}) {
+    EXPECT_FALSE(IsRequestId(id)) << id;
+  }
 }
 
 class ModelPathTest : public testing::Test {
