@@ -54,7 +54,7 @@ absl::StatusOr<std::string> FindModelFile(const std::string& model, const std::s
   const std::vector<std::string> there = GgufFiles(directory);
   std::vector<std::string> fitting;
   for (const std::string& name : there) {
-    if (name == model + ".gguf") return directory + "/" + name;
+    if (name == model + ".gguf") return absl::StrCat(directory, "/", name);
     if (name.starts_with(model + ".")) fitting.push_back(name);
   }
   if (fitting.size() == 1) return directory + "/" + fitting[0];

@@ -33,7 +33,7 @@ absl::Status TokenizeText(const v1::TokenizeRequest& request, const ServedModel&
 absl::Status DetokenizeIds(const v1::DetokenizeRequest& request, const ServedModel& model,
                            v1::DetokenizeResponse& response) {
   const std::span<const int32_t> ids(request.ids().data(), request.ids().size());
-  const absl::Status status = CheckTokenIds("ids", ids, model.engine->model_info().vocab);
+  absl::Status status = CheckTokenIds("ids", ids, model.engine->model_info().vocab);
   if (status.ok()) response.set_text(model.tokenizer->Decode(ids, request.skip_special_tokens()));
   return status;
 }

@@ -76,7 +76,8 @@ TEST(PagedAttention, SurvivesLargeScores) {
 class Invariance : public ::testing::TestWithParam<std::tuple<DType, int>> {};
 
 TEST_P(Invariance, ChunksBatchMatesAndThreadsDoNotShow) {
-  const auto [dtype, window] = GetParam();
+  const DType dtype = std::get<0>(GetParam());
+  const int window = std::get<1>(GetParam());
   const Heads heads{9, 3, 64};
   const int row = heads.q * heads.dim;
   TestCtx two(2), one(1), four(4);
