@@ -268,7 +268,14 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Model> mo
   auto layers = ParseMemoryPlan(options.memory_plan, static_cast<int>(info.layers.size()));
   if (!layers.ok()) return layers.status();
   const std::vector<BankPlan> plan = GroupLayers(*layers, info, options.limits, options.kv_dtype);
-  if (options.kv_bytes == 0) options.kv_bytes = AutomaticBytes(plan, options.limits);
+  if (options.kv_bytes == 0) {
+    options.kv_bytes = AutomaticBytes(plan, options.limits);
+  } else if (const int64_t available = AvailableMemory(); options.kv_bytes > available) {
+    // What is promised but not there would be missed in the middle of a step.
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--kv-cache-bytes is ", options.kv_bytes, ", but only ", available,
+                     " bytes of memory are available: lower it to less than that"));
+  }
   std::string table = serval::PlanTable(plan, options.limits.max_context, options.kv_bytes);
   auto banks = MakeBanks(plan, options.kv_bytes);
   if (!banks.ok()) return banks.status();

@@ -116,9 +116,13 @@ absl::Status AddFile(GivenFlags& given) {
   if (!std::filesystem::exists(path, error)) {
     return absl::NotFoundError(absl::StrCat("--config ", path, ": no such file"));
   }
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--config ", path, ": a directory; name a file"));
+  }
   try {
     return AddYaml(path, YAML::LoadFile(path), given);
-  } catch (const YAML::Exception& exception) {
+  } catch (const std::exception& exception) {  // yaml-cpp's own, or of the stream it reads
     return absl::InvalidArgumentError(absl::StrCat("--config ", path, ": ", exception.what()));
   }
 }

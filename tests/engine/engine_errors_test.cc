@@ -164,6 +164,12 @@ TEST(Refusals, EngineOptions) {
                 "one sequence of --max-model-len 512 tokens needs 65536 bytes of memory, but "
                 "--kv-cache-bytes is 10000: raise it to at least 65536, or lower --max-model-len "
                 "to 64"));
+  const absl::Status huge = NotCreated([](auto& o) { o.kv_bytes = int64_t{1} << 55; });
+  EXPECT_EQ(huge.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(huge.message()),
+      testing::MatchesRegex("--kv-cache-bytes is 36028797018963968, but only [0-9]+ bytes of "
+                            "memory are available: lower it to less than that"));
 }
 
 TEST(Refusals, AreCountedAndQueueNothing) {

@@ -151,6 +151,9 @@ TEST(FlagsTest, WrongValueNamesFlagValueAndWhatIsAllowed) {
 
 TEST(FlagsTest, ConfigFileErrors) {
   EXPECT_EQ(ErrorOf({"--config=/no/such.yaml"}), "--config /no/such.yaml: no such file");
+  EXPECT_EQ(ErrorOf({"--config=/"}), "--config /: a directory; name a file");
+  EXPECT_NE(ErrorOf({"--config=/proc/self/mem"}).find("--config /proc/self/mem: "),
+            std::string::npos);
   const ConfigFile unknown("modle: x\n");
   EXPECT_EQ(ErrorOf({"--config", unknown.path()}),
             "unknown flag 'modle' in --config " + unknown.path() + "; did you mean --model?");
