@@ -34,13 +34,20 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerateRpc::Start(
     ServerState* state, grpc::CallbackServerContext* context, const v1::GenerateRequest* message) {
   std::shared_ptr<GenerateRpc> rpc(new GenerateRpc(state, context));
   rpc->self_ = rpc;
+  rpc->deadline_ = ToSteady(context->deadline());
   state->Enter(rpc.get());
-  GenerateRpc* raw = rpc.get();
-  if (const absl::Status status = raw->Begin(*message); !status.ok()) raw->Refuse(status);
-  return raw;
+  state->Read(message->ByteSizeLong(), [rpc, message] {
+    if (const absl::Status status = rpc->Begin(*message); !status.ok()) rpc->Refuse(status);
+  });
+  return rpc.get();
 }
 
 absl::Status GenerateRpc::Begin(const v1::GenerateRequest& message) {
+  {
+    MutexLock lock(&mutex_);
+    if (!abort_status_.ok()) return abort_status_;
+    if (cancel_) return absl::CancelledError("the request was cancelled before it was read");
+  }
   // What is no name is refused below, and kept out of the log.
   id_ = IsRequestId(message.request_id()) ? message.request_id() : MakeRequestId();
   const auto model = state_->Find(message.model());
@@ -54,7 +61,7 @@ absl::Status GenerateRpc::Begin(const v1::GenerateRequest& message) {
   format_ = std::move(parsed->format);
   Request& request = parsed->request;
   request.id = id_;
-  request.deadline = deadline_ = ToSteady(context_->deadline());
+  request.deadline = deadline_;
   for (int i = 0; i < request.sampling.n; ++i) choices_.emplace_back(i, &format_);
 
   v1::GenerateResponse& header = header_.emplace();

@@ -1,5 +1,6 @@
-// One thread that turns the engine's tokens into messages, so that neither the engine waits for
-// text or sockets, nor does every stream need a thread. Thread rule: Post from any thread; Pump
+// A thread that works off tasks. One turns the engine's tokens into messages, so that neither the
+// engine waits for text or sockets, nor does every stream need a thread; another one reads long
+// requests. Thread rule: Post from any thread; Pump
 // runs on the outbox's thread only, one task at a time.
 #pragma once
 

@@ -20,6 +20,18 @@ uint64_t Mix(uint64_t x) {
 // Of a name that a client made up: a status that does not fit gRPC's metadata would be lost.
 constexpr size_t kMaxShownName = 256;
 
+// Tokenizing so much takes milliseconds.
+constexpr size_t kLongRequest = 64 << 10;
+
+class Reading : public OutboxTask {
+ public:
+  explicit Reading(std::function<void()> work) : work_(std::move(work)) {}
+  void Pump() override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+
 uint64_t RandomSeed() {
   std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -67,6 +79,11 @@ absl::StatusOr<const ServedModel*> ServerState::Find(const std::string& name) {
                                             model->name, "'"));
   }
   return model;
+}
+
+void ServerState::Read(size_t message_bytes, std::function<void()> work) {
+  if (message_bytes <= kLongRequest) return work();
+  long_requests_.Post(std::make_shared<Reading>(std::move(work)));
 }
 
 void ServerState::Enter(RunningCall* call) {

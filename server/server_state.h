@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -43,6 +44,11 @@ class ServerState {
   // nullptr while loading.
   const ServedModel* model() const { return model_.load(); }
 
+  // Runs `work`, which reads a request of `message_bytes`: at once, or if it is long on a thread
+  // where such requests wait for each other. On gRPC's few threads they would keep all others
+  // waiting.
+  void Read(size_t message_bytes, std::function<void()> work);
+
   void Enter(RunningCall* call) SERVAL_EXCLUDES(mutex_);
   void Leave(RunningCall* call) SERVAL_EXCLUDES(mutex_);
   // False when calls still run after `timeout`.
@@ -69,6 +75,7 @@ class ServerState {
   // After the outbox: the engine stops first, and its last words may still be posted.
   std::unique_ptr<const ServedModel> owned_model_;
   std::atomic<const ServedModel*> model_ = nullptr;
+  Outbox long_requests_;  // last: its tasks use the model
 };
 
 }  // namespace serval

@@ -48,15 +48,25 @@ grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
-  const auto model = state_->Find(request->model());
-  return Answer(context, model.ok() ? TokenizeText(*request, **model, *response) : model.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  state_->Read(request->ByteSizeLong(), [=, this] {
+    const auto model = state_->Find(request->model());
+    reactor->Finish(
+        ToGrpc(model.ok() ? TokenizeText(*request, **model, *response) : model.status()));
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
-  const auto model = state_->Find(request->model());
-  return Answer(context, model.ok() ? DetokenizeIds(*request, **model, *response) : model.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  state_->Read(request->ByteSizeLong(), [=, this] {
+    const auto model = state_->Find(request->model());
+    reactor->Finish(
+        ToGrpc(model.ok() ? DetokenizeIds(*request, **model, *response) : model.status()));
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* ModelsService::ListModels(grpc::CallbackServerContext* context,

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <future>
 
 #include "tests/server/server_fixture.h"
 
@@ -98,6 +99,45 @@ TEST_F(ServerTest, VanishedClientFreesItsRequests) {
   }  // the connection goes with all its streams
   ExpectIdle();
   EXPECT_TRUE(Generate(Ask("x", 3)).status.ok());
+}
+
+// Long texts wait until the gate opens.
+class GatedTokenizer : public FakeTokenizer {
+ public:
+  explicit GatedTokenizer(std::shared_future<void> gate) : gate_(std::move(gate)) {}
+  std::vector<int32_t> Encode(std::string_view text, bool add_special) const override {
+    if (text.size() > 1000) gate_.wait();
+    return FakeTokenizer::Encode(text, add_special);
+  }
+
+ private:
+  std::shared_future<void> gate_;
+};
+
+TEST_F(ServerTest, LongTextsKeepNobodyElseWaiting) {
+  StartLoading();
+  std::promise<void> gate;
+  auto engine = std::make_unique<FakeEngine>(FakeEngineOptions{});
+  engine_ = engine.get();
+  frontend_->Serve(MakeServedModel(
+      "fake", std::make_shared<GatedTokenizer>(gate.get_future().share()), std::move(engine), ""));
+  v1::GenerateRequest request = Ask(std::string(100000, 'a'), 3);
+  request.set_truncate_prompt_tokens(5);
+  constexpr int kClients = 40;
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] { answered += Generate(request).status.ok(); });
+  }
+  EXPECT_TRUE(Eventually([&] { return frontend_->state().running_calls() == kClients; }));
+  EXPECT_TRUE(Generate(Ask("x", 3), milliseconds(5000)).status.ok());
+  EXPECT_EQ(Generate(request, milliseconds(200)).status.error_code(),
+            StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(answered, 0);
+  gate.set_value();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, kClients);
+  ExpectIdle();
 }
 
 TEST_F(ServerTest, DeadlineWhileRunning) {
