@@ -14,13 +14,14 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-void* operator new(size_t size) {
+// Not inlined: g++ would take a new of its own and this free for a mismatch.
+[[gnu::noinline]] void* operator new(size_t size) {
   ++allocations;
   if (void* data = std::malloc(size)) return data;
   throw std::bad_alloc();
 }
-void operator delete(void* data) noexcept { std::free(data); }
-void operator delete(void* data, size_t) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data) noexcept { std::free(data); }
+[[gnu::noinline]] void operator delete(void* data, size_t) noexcept { std::free(data); }
 
 namespace serval {
 namespace {
