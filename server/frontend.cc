@@ -12,6 +12,7 @@ namespace serval {
 namespace {
 
 constexpr int kMaxReceivedBytes = 64 << 20;
+constexpr int kStreamWindowBytes = 1 << 20;
 // Only health watchers and reflection run on threads of gRPC's own; they are kept few.
 constexpr int kMaxSyncThreads = 16;
 constexpr auto kAbortTime = std::chrono::seconds(5);
@@ -26,6 +27,9 @@ void Configure(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
+  // gRPC's guess at the window for a large request at times stalled one for ten seconds.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kStreamWindowBytes);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   grpc::ResourceQuota quota("serval");
   quota.SetMaxThreads(kMaxSyncThreads);

@@ -13,7 +13,9 @@ class BadInputTest : public ServerTest {
   void SetUp() override { Start(); }
   void ExpectRefused(const v1::GenerateRequest& request, StatusCode code,
                      const std::string& message) {
-    const Answer answer = Generate(request);
+    // At once: flow control by gRPC's guess kept one large prompt in thirty waiting for ten
+    // seconds.
+    const Answer answer = Generate(request, std::chrono::seconds(8));
     EXPECT_EQ(answer.status.error_code(), code);
     EXPECT_EQ(answer.status.error_message(), message);
     EXPECT_TRUE(answer.messages.empty());
