@@ -40,10 +40,9 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const v1::GenerateRequest& mess
         CheckTokenIds("prompt tokens", ids, model.engine->model_info().vocab);
     if (!status.ok()) return status;
   } else if (!message.text().empty()) {
-    absl::Status status = CheckText("prompt", message.text());
-    if (status.ok() && !message.has_truncate_prompt_tokens()) {
-      status = CheckItMayFit(message.text(), model);
-    }
+    absl::Status status;
+    if (!message.has_truncate_prompt_tokens()) status = CheckItMayFit(message.text(), model);
+    if (status.ok()) status = CheckText("prompt", message.text());
     if (!status.ok()) return status;
     ids = model.tokenizer->Encode(
         message.text(), !message.has_add_special_tokens() || message.add_special_tokens());

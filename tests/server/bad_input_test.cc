@@ -50,8 +50,13 @@ TEST_F(BadInputTest, PromptThatIsNotUtf8) {
 }
 
 TEST_F(BadInputTest, PromptTooLarge) {
-  ExpectRefused(Ask(std::string(10 << 20, 'a'), 4), StatusCode::INVALID_ARGUMENT,
+  v1::GenerateRequest cut = Ask(std::string(10 << 20, 'a'), 4);
+  cut.set_truncate_prompt_tokens(10);
+  ExpectRefused(cut, StatusCode::INVALID_ARGUMENT,
                 "prompt is 10485760 bytes long; allowed: at most 4194304 bytes");
+  ExpectRefused(Ask(std::string(10 << 20, 'a'), 4), StatusCode::OUT_OF_RANGE,
+                "the prompt's 10485760 bytes are more tokens than the context of 2048; shorten it "
+                "or set truncate_prompt_tokens");
   ExpectRefused(Ask(std::string(100000, 'a'), 4), StatusCode::OUT_OF_RANGE,
                 "the prompt's 100000 bytes are more tokens than the context of 2048; shorten it or "
                 "set truncate_prompt_tokens");
