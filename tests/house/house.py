@@ -101,7 +101,7 @@ def words(tree):
         (r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b(?!\(#\d+\))", "a promise names its issue: TO" + "DO(#12)"),
         (r"\bDIS" + r"ABLED_\w+|\bDIS" + r"ABLED\s+(?:TRUE|ON|1)\b", "a test that does not run is no test"),
         (r"^\s*#\s*if\s+0\b", "dead code is deleted; git keeps it"),
-        (r"(?<![\w.$}/-])/(?:wo" + r"rk|ho" + r"me/\w+|opt/or" + r"acle)/", "a path of one machine"),
+        (r"(?<![\w.$}/-])/(?:ho" + r"me/\w+|ro" + r"ot)/", "a path of one machine"),
     ]
     for path, text in sorted(tree.items()):
         for number, line in enumerate(text.splitlines(), 1):
